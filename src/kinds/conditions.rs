@@ -13,19 +13,16 @@ pub fn check_conditions(conditions: &[Condition], path: &FieldPath, errors: &mut
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
         if !seen.insert(condition.type_.as_str()) {
-            errors.duplicate(&path, condition.type_.as_str());
+            errors.duplicate(&path.child("type"), condition.type_.as_str());
         }
         check_condition(condition, &path, errors);
     }
 }
 
 fn check_condition(condition: &Condition, path: &FieldPath, errors: &mut FieldErrors) {
-    match condition.type_.as_str() {
-        "" => errors.required(&path.child("type"), "is required"),
-        name => errors.each_invalid(&path.child("type"), name, names::qualified(name)),
-    }
+    let name = condition.type_.as_str();
+    errors.each_invalid(&path.child("type"), name, names::qualified(name));
     match condition.status.as_str() {
-        "" => errors.required(&path.child("status"), ""),
         "True" | "False" | "Unknown" => {}
         other => errors.unsupported(&path.child("status"), other, &["False", "True", "Unknown"]),
     }

@@ -37,6 +37,14 @@ impl Typed for NetworkPolicy {
             let egress = spec.egress.is_some().then(|| "Egress".to_owned());
             spec.policy_types = Some(std::iter::once("Ingress".to_owned()).chain(egress).collect());
         }
+        for rule in spec.ingress.iter_mut().flatten() {
+            omit::empty(&mut rule.from);
+            omit::empty(&mut rule.ports);
+        }
+        for rule in spec.egress.iter_mut().flatten() {
+            omit::empty(&mut rule.to);
+            omit::empty(&mut rule.ports);
+        }
         let ingress = spec.ingress.iter_mut().flatten().filter_map(|rule| rule.ports.as_mut());
         let egress = spec.egress.iter_mut().flatten().filter_map(|rule| rule.ports.as_mut());
         for port in ingress.chain(egress).flatten() {

@@ -2,12 +2,14 @@
 
 use super::go::{self, GoField, GoShape};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, address, merge_rules, names, omit, shapes};
+use super::{
+    DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, address, merge_rules, names, omit, shapes, typed,
+};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -16,6 +18,7 @@ pub const KIND: Kind = Kind {
     short: &["no"],
     namespaced: false,
     generation: false,
+    normalize,
     warnings,
     selectable: &["spec.unschedulable"],
     merge_rules: &MERGE_RULES,
@@ -54,13 +57,20 @@ const TAINT: &[GoField] = &[
 /// Warns of fields that Kubernetes no longer uses (`pkg/registry/core/node/strategy.go`).
 fn warnings(node: &Object) -> Vec<String> {
     let mut warnings = Vec::new();
-    if node.0["spec"]["configSource"].is_object() {
-        warnings.push("spec.configSource: the feature is removed".to_owned());
-    }
     if node.text(&["spec", "externalID"]).is_some_and(|id| !id.is_empty()) {
         warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
     warnings
+}
+
+/// Stores absent times of conditions as `null`.
+fn normalize(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<Value, DecodeError> {
+    let mut node = typed::normalize::<Node>(body, unknown)?;
+    let conditions = node.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        omit::null_when_missing(condition, &["lastHeartbeatTime", "lastTransitionTime"]);
+    }
+    Ok(node)
 }
 
 /// There is no `prepare`: a kubelet registers its node together with the first status, so a create keeps it.
@@ -68,6 +78,8 @@ impl Typed for Node {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
         let spec = self.spec.get_or_insert_default();
+        // Kubernetes drops the fields of a feature that it has removed.
+        spec.config_source = None;
         omit::empty(&mut spec.unschedulable);
         omit::empty(&mut spec.taints);
         omit::empty(&mut spec.pod_cidr);
@@ -84,6 +96,12 @@ impl Typed for Node {
             omit::empty(&mut taint.value);
         }
         let status = self.status.get_or_insert_default();
+        status.config = None;
+        omit::empty(&mut status.allocatable);
+        omit::empty(&mut status.capacity);
+        if status.allocatable.is_none() {
+            status.allocatable = status.capacity.clone();
+        }
         status.daemon_endpoints.get_or_insert_default().kubelet_endpoint.get_or_insert_default();
         status.node_info.get_or_insert_default();
     }

@@ -54,6 +54,10 @@ pub fn metadata(meta: &mut ObjectMeta) {
     empty(&mut meta.generate_name);
     empty(&mut meta.name);
     empty(&mut meta.namespace);
+    empty(&mut meta.resource_version);
+    empty(&mut meta.self_link);
+    empty(&mut meta.uid);
+    empty(&mut meta.generation);
 }
 
 /// Omits empty parts of a label selector.

@@ -25,6 +25,13 @@ static SCHEDULING_SHAPE: StructShape = StructShape::new(&[("nodeSelector", shape
 impl Typed for RuntimeClass {
     fn default(&mut self) {
         omit::metadata(&mut self.metadata);
+        if let Some(overhead) = &mut self.overhead {
+            omit::empty(&mut overhead.pod_fixed);
+        }
+        if let Some(scheduling) = &mut self.scheduling {
+            omit::empty(&mut scheduling.node_selector);
+            omit::empty(&mut scheduling.tolerations);
+        }
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {

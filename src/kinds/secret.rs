@@ -3,8 +3,10 @@
 use super::config_map::{MAX_BYTES, frozen};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, key_pair, names, omit};
+use crate::go::json_syntax;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use serde_json::Value;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -14,6 +16,18 @@ pub const KIND: Kind = Kind {
     selectable: &["type"],
     ..Kind::new::<Secret>("secrets", "v1", "Secret", &view::secret::VIEW)
 };
+
+/// Go's error for JSON that is not a map.
+fn map_problem(text: &[u8]) -> Option<String> {
+    let found = match serde_json::from_slice(text).ok()? {
+        Value::Null | Value::Object(_) => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+    };
+    Some(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
+}
 
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 
@@ -89,8 +103,8 @@ impl RequiredKeys for Secret {
         match self.data.as_ref().and_then(|data| data.get(key)) {
             None => errors.required(&path, ""),
             Some(text) => {
-                if let Err(error) = serde_json::from_slice::<serde_json::Map<_, _>>(&text.0) {
-                    errors.invalid(&path, "<secret contents redacted>", &error.to_string());
+                if let Some(error) = json_syntax::find_error(&text.0).or_else(|| map_problem(&text.0)) {
+                    errors.invalid(&path, "<secret contents redacted>", &error);
                 }
             }
         }

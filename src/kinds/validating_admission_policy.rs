@@ -30,6 +30,10 @@ impl Typed for ValidatingAdmissionPolicy {
         omit::metadata(&mut self.metadata);
         let spec = self.spec.get_or_insert_default();
         spec.failure_policy.get_or_insert_with(|| "Fail".to_owned());
+        omit::empty(&mut spec.validations);
+        omit::empty(&mut spec.audit_annotations);
+        omit::empty(&mut spec.match_conditions);
+        omit::empty(&mut spec.variables);
         if let Some(resources) = &mut spec.match_constraints {
             webhook::default_match(resources);
         }

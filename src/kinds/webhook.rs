@@ -1,7 +1,7 @@
 //! Shared parts of webhook configurations and admission policies (admissionregistration.k8s.io/v1).
 
 use super::policy_programs::{PolicyCheck, Wanted};
-use super::{FieldErrors, FieldPath, merge_rules, names, selector, shapes, webhook_rule};
+use super::{FieldErrors, FieldPath, merge_rules, names, omit, selector, shapes, webhook_rule};
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use base64::Engine;
@@ -53,6 +53,7 @@ macro_rules! configuration {
         impl $crate::kinds::Typed for $kind {
             fn default(&mut self) {
                 $crate::kinds::omit::metadata(&mut self.metadata);
+                $crate::kinds::omit::empty(&mut self.webhooks);
                 for hook in self.webhooks.iter_mut().flatten() {
                     let rules = hook.rules.get_or_insert_default();
                     $crate::kinds::webhook::default_call(&mut hook.client_config, rules);
@@ -99,6 +100,7 @@ pub(super) use configuration;
 
 /// Sets the default scope of rules and port of the Service.
 pub fn default_call(config: &mut WebhookClientConfig, rules: &mut [RuleWithOperations]) {
+    omit::empty(&mut config.ca_bundle);
     if let Some(service) = &mut config.service {
         service.port.get_or_insert(HTTPS);
     }

@@ -11,6 +11,7 @@ mod zone;
 
 use super::pods::BURST;
 use super::status;
+use crate::kinds::omit;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time, condition, time};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
@@ -144,6 +145,9 @@ fn set_unknown(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
                 "lastHeartbeatTime": row.created.map(time::rfc3339), "lastTransitionTime": now,
             })),
         }
+    }
+    for condition in &mut conditions {
+        omit::null_when_missing(condition, &["lastHeartbeatTime"]);
     }
     if was_ready {
         let message = format!("Node {} status is now: NodeNotReady", row.key.name);

@@ -169,7 +169,7 @@ fn check_restart(spec: &JobSpec, path: &FieldPath, errors: &mut FieldErrors) {
     match policy {
         "" | "Always" => errors.required(path, "valid values: \"OnFailure\", \"Never\""),
         "OnFailure" | "Never" => {}
-        other => errors.unsupported(path, other, &["OnFailure", "Never"]),
+        other => errors.unsupported_as_listed(path, other, &["OnFailure", "Never"]),
     }
     if spec.pod_failure_policy.is_some() && policy != "Never" {
         let detail = "only \"Never\" is supported when podFailurePolicy is specified";
