@@ -21,8 +21,7 @@ pub const KIND: Kind = Kind {
 
 static MERGE_RULES: MergeSchema =
     MergeSchema::new(&[merge_rules::META, ("secrets", merge_rules::list("name", &merge_rules::ANY))]);
-static SHAPE: StructShape =
-    StructShape::new(&[shapes::META, ("secrets", shapes::keyed_list(shapes::NAME, &shapes::ANY))]);
+static SHAPE: StructShape = StructShape::new(&[shapes::META, ("secrets", shapes::keyed_atomic_list(shapes::NAME))]);
 
 impl Typed for ServiceAccount {
     fn default(&mut self) {

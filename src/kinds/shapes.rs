@@ -5,7 +5,7 @@
 
 use crate::object::struct_shape::{FieldForm, FieldShape, StructShape};
 
-pub use crate::object::struct_shape::{in_place, keyed_list, map};
+pub use crate::object::struct_shape::{in_place, keyed_atomic_list, keyed_list, map};
 
 /// An atomic value.
 pub const ATOMIC: FieldShape = FieldShape { form: FieldForm::Atomic, in_place: false, of: &ANY };
@@ -31,10 +31,8 @@ pub const TEMPLATE: (&str, FieldShape) = ("template", in_place(map(&POD_TEMPLATE
 /// A type without special fields.
 pub static ANY: StructShape = StructShape::new(&[]);
 /// The metadata of objects.
-pub static METADATA: StructShape = StructShape::new(&[
-    ("finalizers", SET),
-    ("ownerReferences", FieldShape { form: FieldForm::Owners, in_place: false, of: &ANY }),
-]);
+pub static METADATA: StructShape =
+    StructShape::new(&[("finalizers", SET), ("ownerReferences", keyed_atomic_list(&[("uid", None)]))]);
 /// A type whose only special field is `conditions`.
 pub static JUST_CONDITIONS: StructShape = StructShape::new(&[CONDITIONS]);
 /// An object without special fields.
@@ -80,7 +78,7 @@ pub static POD_SPEC: StructShape = StructShape::new(&[
     ("containers", in_place(keyed_list(NAME, &CONTAINER))),
     ("ephemeralContainers", keyed_list(NAME, &CONTAINER)),
     ("hostAliases", keyed_list(&[("ip", None)], &ANY)),
-    ("imagePullSecrets", keyed_list(&[("name", Some(""))], &ANY)),
+    ("imagePullSecrets", keyed_atomic_list(&[("name", Some(""))])),
     ("initContainers", keyed_list(NAME, &CONTAINER)),
     ("nodeSelector", ATOMIC),
     ("resourceClaims", keyed_list(NAME, &ANY)),

@@ -41,13 +41,13 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, applier: Fie
         Err(conflicts) => {
             let remaining = remaining_conflicts(kind, &conflicts, live, applier);
             if !remaining.is_empty() {
-                return Err(conflict_status(kind, config, &remaining));
+                return Err(conflict_status(&remaining));
             }
             merged(kind, live, config, &wanted, FieldApplier { force: true, ..applier })
         }
         done => done,
     };
-    let mut applied = applied.map_err(|conflicts| conflict_status(kind, config, &conflicts))?;
+    let mut applied = applied.map_err(|conflicts| conflict_status(&conflicts))?;
     if applier.manager == KUBECTL && applied.annotation(LAST_APPLIED).is_some() {
         applied.set(&["metadata", "annotations", LAST_APPLIED], last_applied(config));
     }
@@ -213,7 +213,7 @@ fn applied_by_client(kind: &Kind, live: &Object) -> Option<FieldSet> {
 }
 
 /// The error with the message of Kubernetes.
-fn conflict_status(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Status {
+fn conflict_status(conflicts: &Conflicts) -> Status {
     let mut conflicts: Vec<(&ManagerEntry, Vec<String>)> =
         conflicts.iter().map(|(entry, fields)| (entry, fields.paths())).collect();
     conflicts.sort_by_key(|(entry, _)| (&entry.manager, entry.operation, &entry.subresource));
@@ -230,7 +230,7 @@ fn conflict_status(kind: &Kind, config: &Object, conflicts: &Conflicts) -> Statu
             format!("Apply failed with {} conflicts: {}", several.len(), each.join("\n"))
         }
     };
-    Status { causes, ..Status::new(Reason::Conflict, message).with_details(kind.resource, config.name()) }
+    Status { causes, ..Status::new(Reason::Conflict, message) }
 }
 
 fn conflict_cause(entry: &ManagerEntry, path: &str) -> Cause {

@@ -110,10 +110,9 @@ impl ValueShape {
     pub fn list(self) -> ListShape {
         match self {
             ValueShape::BuiltIn(FieldShape { form: FieldForm::Set, .. }) => ListShape::Set,
-            ValueShape::BuiltIn(FieldShape { form: FieldForm::Keyed(keys), .. }) => {
+            ValueShape::BuiltIn(FieldShape { form: FieldForm::Keyed(keys) | FieldForm::KeyedAtomic(keys), .. }) => {
                 ListShape::Keyed(keys.iter().map(|(key, default)| (*key, default.map(Value::from))).collect())
             }
-            ValueShape::BuiltIn(FieldShape { form: FieldForm::Owners, .. }) => ListShape::Keyed(vec![("uid", None)]),
             ValueShape::Custom(schema, _) if schema["x-kubernetes-list-type"] == "set" => ListShape::Set,
             ValueShape::Custom(schema, _) if schema["x-kubernetes-list-type"] == "map" => {
                 let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
@@ -129,7 +128,9 @@ impl ValueShape {
     /// The type of a list's items.
     pub fn item(self) -> ValueShape {
         match self {
-            ValueShape::BuiltIn(FieldShape { form: FieldForm::Owners, .. }) => ValueShape::BuiltIn(shapes::ATOMIC),
+            ValueShape::BuiltIn(FieldShape { form: FieldForm::KeyedAtomic(_), .. }) => {
+                ValueShape::BuiltIn(shapes::ATOMIC)
+            }
             ValueShape::BuiltIn(field) => ValueShape::BuiltIn(map(field.of)),
             ValueShape::Custom(schema, _) => ValueShape::from_schema(&schema["items"]),
             ValueShape::Metadata | ValueShape::Unknown => ValueShape::Unknown,

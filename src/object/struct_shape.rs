@@ -30,8 +30,8 @@ pub enum FieldForm {
     Set,
     /// A list of maps, which these fields identify; a key may have a default.
     Keyed(&'static [(&'static str, Option<&'static str>)]),
-    /// A list of atomic maps, which their uid identifies.
-    Owners,
+    /// A list of atomic maps, which these fields identify.
+    KeyedAtomic(&'static [(&'static str, Option<&'static str>)]),
 }
 
 impl StructShape {
@@ -61,6 +61,11 @@ pub const fn map(of: &'static StructShape) -> FieldShape {
 /// A struct that Go embeds by value.
 pub const fn in_place(field: FieldShape) -> FieldShape {
     FieldShape { in_place: true, ..field }
+}
+
+/// A list of atomic maps, which these fields identify; a key may have a default.
+pub const fn keyed_atomic_list(keys: &'static [(&'static str, Option<&'static str>)]) -> FieldShape {
+    FieldShape { form: FieldForm::KeyedAtomic(keys), in_place: false, of: &UNLISTED }
 }
 
 /// A list of maps of this type, which these fields identify; a key may have a default.

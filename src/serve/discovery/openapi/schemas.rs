@@ -145,8 +145,9 @@ impl<'a> SchemaSet<'a> {
             let is_list = property["type"] == "array";
             match shape.form {
                 FieldForm::Set => property["x-kubernetes-list-type"] = "set".into(),
-                FieldForm::Keyed(keys) => write_keys(property, keys.iter().map(|(key, _)| *key).collect()),
-                FieldForm::Owners => write_keys(property, vec!["uid"]),
+                FieldForm::Keyed(keys) | FieldForm::KeyedAtomic(keys) => {
+                    write_keys(property, keys.iter().map(|(key, _)| *key).collect());
+                }
                 // The schema of an atomic struct says so itself (ATOMIC_TYPES).
                 FieldForm::Atomic if !is_list && inner.is_none() => {
                     property["x-kubernetes-map-type"] = "atomic".into();
