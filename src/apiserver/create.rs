@@ -9,7 +9,7 @@ use super::transaction::{PodCopy, Transaction};
 use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
-use crate::kinds::pod::part_counts;
+use crate::kinds::pod::{self, part_counts};
 use crate::kinds::{self, FieldErrors, Kind, UnknownField, field};
 use crate::managed_fields;
 use crate::object::patch::count_values;
@@ -25,15 +25,27 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, body, "", action)) {
         return reply;
     }
+    let mut warnings = Vec::new();
+    let created = create_object(txn, kind, body, options, &mut warnings);
+    created.map_err(|status| status.with_warnings(warnings))
+}
+
+fn create_object(
+    txn: &mut dyn Transaction,
+    kind: &Kind,
+    body: &Object,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> ApiResult<WriteReply> {
     let kind = custom::current(txn, kind, body.api_version())?;
     check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;
     options.check_manager("CreateOptions")?;
-    let mut warnings = Vec::new();
     // As in Kubernetes, it is the storage that refuses, which a dry run does not reach.
     if !options.dry_run && body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
         return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
     }
-    let mut object = decode(kind, body, options, &mut warnings)?;
+    warnings.extend(kind.deprecation(body.api_version()).map(str::to_owned));
+    let mut object = decode(kind, body, options, warnings)?;
     (kind.set_times)(&mut object, txn.now());
     set_server_metadata(txn, kind, &mut object);
     let generated = object.name().is_empty();
@@ -58,7 +70,7 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
         managed_fields::update::record_create(kind, &mut object, manager, txn.now());
     }
     custom::check_not_going(txn, kind, &named.name)?;
-    admit(txn, target, &mut object, &mut warnings, admission::mutate)?;
+    admit(txn, target, &mut object, warnings, admission::mutate)?;
     // After the name is known (Jobs and namespaces carry it in a label), and the limits (a pod's QoS class follows from them).
     (kind.prepare)(&mut object, None);
     // The managers were just recorded: checks need not read them, which takes a twentieth of a create.
@@ -68,14 +80,14 @@ pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &W
     if let Some(managers) = managers {
         object.set(&["metadata", "managedFields"], managers);
     }
-    admit(txn, target, &mut object, &mut warnings, admission::validate)?;
+    warn(kind, (&object, None), warnings);
+    admit(txn, target, &mut object, warnings, admission::validate)?;
     check_storable(txn, kind, &key, &object)?;
-    warn(kind, body.api_version(), (&object, None), &mut warnings);
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
-    Ok(WriteReply::changed(kept, warnings))
+    Ok(WriteReply::changed(kept, std::mem::take(warnings)))
 }
 
 /// A created pod, and the body that it was made of. A body that differs only in its name is not decoded again, and is validated again only
@@ -185,7 +197,12 @@ fn check_storable(txn: &mut dyn Transaction, kind: &Kind, key: &Key, object: &Ob
     if conversion::webhook(kind).is_some() {
         conversion::to_storage(txn, kind, object)?;
     }
-    check_free(txn, kind, key)
+    check_free(txn, kind, key).map_err(|mut status| {
+        if object.text(&["metadata", "generateName"]).is_some_and(|prefix| !prefix.is_empty()) {
+            status.message.push_str(", the server was not able to generate a unique name for the object");
+        }
+        status
+    })
 }
 
 /// Refuses a name that is taken.
@@ -198,14 +215,15 @@ fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
     Err(status)
 }
 
-/// Adds warnings about the kind and about a valid object. Those about a definition that its old form had are not repeated.
-pub fn warn(kind: &Kind, api_version: &str, (new, old): (&Object, Option<&Object>), warnings: &mut Vec<String>) {
+/// Adds warnings about a valid object. Those about a definition that its old form had are not repeated.
+pub fn warn(kind: &Kind, (new, old): (&Object, Option<&Object>), warnings: &mut Vec<String>) {
     let known = old.filter(|_| kind.resource == DEFINITIONS).map_or_else(Vec::new, |old| (kind.warnings)(old));
-    warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));
+    if old.is_none_or(|old| !pod::warnings::are_known(new, old)) {
+        warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));
+    }
     if kind.custom.is_some() {
         warnings.extend(kinds::metadata::finalizer_warnings(new, old));
     }
-    warnings.extend(kind.deprecation(api_version).map(str::to_owned));
 }
 
 /// The beginning of the error about a body that does not fit its kind.
@@ -231,7 +249,7 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| Status::bad_request(format!("{}{text}", misfit_head(kind, body)));
     let mut object = Object(normalized.map_err(|error| {
-        let misfit = Some(error.path.clone()).filter(|path| !path.is_empty());
+        let misfit = Some(error.path.as_str()).filter(|path| !path.is_empty()).map(Box::from);
         Status { misfit, ..refuse(error.to_string()) }
     })?);
     let complaints = match &options.body {
@@ -286,9 +304,10 @@ pub fn set_server_metadata(txn: &mut dyn Transaction, kind: &Kind, object: &mut 
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink"] {
         object.unset(&["metadata", field]);
     }
+    // Kinds whose generation does not count keep the one that was sent.
     if kind.generation {
         object.set(&["metadata", "generation"], 1);
-    } else {
+    } else if object.generation() == 0 {
         object.unset(&["metadata", "generation"]);
     }
     if !kind.namespaced {

@@ -10,9 +10,9 @@ use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::client::PatchFormat;
 use crate::go::fmt;
 use crate::kinds::merge_rules;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, FieldErrors, FieldPath, Kind};
 use crate::object::patch::PatchError;
-use crate::object::{Key, Object, Reason, Status, merge, patch};
+use crate::object::{Key, Object, Reason, Resource, Status, merge, patch};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -92,9 +92,22 @@ fn carry_out(
     if let (Some(_), Some(version)) = (kind.custom, &options.api_version) {
         new.set(&["apiVersion"], version.as_str());
     }
+    // The namespace of the request counts, unless the patch names another.
+    let is_absent = |new: &Object, field: &str| match new.value_at(&["metadata", field]) {
+        None | Some(Value::Null) => true,
+        Some(value) => value == "",
+    };
+    match old.namespace() {
+        "" if new.value_at(&["metadata", "namespace"]).is_some_and(Value::is_string) => {
+            drop(new.unset(&["metadata", "namespace"]));
+        }
+        "" => {}
+        namespace if is_absent(&new, "namespace") => new.set(&["metadata", "namespace"], namespace),
+        _ => {}
+    }
     check_identity(kind, &new, &old)?;
     // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
-    if new.text(&["metadata", "resourceVersion"]).is_none() {
+    if is_absent(&new, "resourceVersion") {
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }
     write_update(txn, kind, &new, part, options).map_err(|status| {
@@ -127,18 +140,21 @@ fn find_wrong_type(kind: &Kind, new: &Object, kind_of_patch: PatchType) -> Optio
 
 /// Refuses a patch that changes the name, the namespace or the uid.
 fn check_identity(kind: &Kind, new: &Object, old: &Object) -> ApiResult<()> {
-    if new.namespace() != old.namespace() && new.namespace() != "" {
+    let is_text =
+        |field: &str| new.value_at(&["metadata", field]).is_none_or(|value| value.is_string() || value.is_null());
+    if kind.namespaced && new.namespace() != old.namespace() && is_text("namespace") {
         let text = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::new(Reason::BadRequest, text));
     }
-    for (field, value) in [("name", old.name()), ("namespace", old.namespace())] {
-        if new.text(&["metadata", field]).unwrap_or_default() != value {
-            let message = format!(
-                "the {field} of the object ({}) does not match the {field} on the URL ({value})",
-                new.text(&["metadata", field]).unwrap_or_default()
-            );
-            return Err(Status::new(Reason::BadRequest, message));
-        }
+    if new.name().is_empty() && is_text("name") {
+        let name = old.name();
+        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(Status::new(Reason::BadRequest, message));
+    }
+    if new.name() != old.name() && is_text("name") {
+        let message =
+            format!("the name of the object ({}) does not match the name on the URL ({})", new.name(), old.name());
+        return Err(Status::new(Reason::BadRequest, message));
     }
     // A patch may leave the uid out, as a replacement of the whole object may.
     if !new.uid().is_empty() && new.uid() != old.uid() {
@@ -162,7 +178,10 @@ fn in_version_of_patch<'a>(kind: &Kind, old: &'a Object, options: &WriteOptions)
 
 /// The error about a patch, which makes an object that does not fit its kind.
 fn patch_error(shown: &str, why: &str) -> Status {
-    Status::new(Reason::Invalid, format!("patch: Invalid value: {shown:?}: {why}"))
+    let mut errors = FieldErrors::default();
+    errors.invalid_text(&FieldPath::root("patch"), &format!("{shown:?}"), why);
+    // Kubernetes names neither kind nor object.
+    kinds::field::invalid("", Resource(""), "", &errors.0)
 }
 
 /// The converter of strategic patches has its own words for a value that is not a number, and names only the type.

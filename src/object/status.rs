@@ -144,14 +144,20 @@ pub struct Status {
     pub resume: Option<Box<str>>,
     /// Unknown fields, each with the most similar known one. Additional information of kloop.
     pub unknown: Vec<(String, Option<&'static str>)>,
+    /// Warnings that the server sends together with the error.
+    pub warnings: Option<Box<ErrorWarnings>>,
     /// The field with a value of the wrong type, if that is the cause. Additional information of kloop.
-    pub misfit: Option<String>,
+    pub misfit: Option<Box<str>>,
     /// The exit code of a command that fails because of the machine, such as a full disk; 1 for a server that gave no answer, whose message
     /// is printed as it is.
     pub exit_code: Option<u8>,
     /// The code, reason and details that a webhook chose; they replace those of `reason`.
     pub foreign: Option<Box<ForeignStatus>>,
 }
+
+/// The warnings that come with an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorWarnings(pub Vec<String>);
 
 /// The parts of an error that a webhook chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,10 +205,17 @@ impl Status {
             causes: Vec::new(),
             resume: None,
             unknown: Vec::new(),
+            warnings: None,
             misfit: None,
             exit_code: None,
             foreign: None,
         }
+    }
+
+    /// The error with the warnings that the request has led to.
+    pub fn with_warnings(self, warnings: Vec<String>) -> Status {
+        let warnings = (!warnings.is_empty()).then(|| Box::new(ErrorWarnings(warnings)));
+        Status { warnings, ..self }
     }
 
     /// Returns the error of another server that answered with this HTTP code and body, in client-go's words where the body has none.

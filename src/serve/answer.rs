@@ -161,6 +161,10 @@ impl HttpAnswer {
             body["details"]["retryAfterSeconds"] = RETRY.into();
         }
         let answer = HttpAnswer::document(status.code(), &body, form);
+        let answer = match &status.warnings {
+            Some(warnings) => answer.warning(&warnings.0),
+            None => answer,
+        };
         if again { answer.with_header("Retry-After", RETRY.to_string()) } else { answer }
     }
 

@@ -202,6 +202,48 @@ mod tests {
     }
 
     #[test]
+    fn errors_come_with_their_warnings() {
+        let mut api = Api::in_memory("test").unwrap();
+        let mut post = |body: &str| ask(&mut api, "POST", MAPS, "application/json", body);
+        let (code, _, warnings) = post(r#"{"metadata": {"name": "A"}, "dta": {}}"#);
+        assert_eq!((code, warnings), (422, vec![r#"299 - "unknown field \"dta\"""#.to_owned()]));
+        assert_eq!(post(r#"{"metadata": {"name": "a"}}"#).0, 201);
+        let put = r#"{"metadata": {"name": "a"}, "data": {"/": ""}, "dta": {}}"#;
+        let (code, _, warnings) = ask(&mut api, "PUT", &format!("{MAPS}/a"), "application/json", put);
+        assert_eq!((code, warnings.len()), (422, 1));
+        let name = r#"{"metadata": {"name": "a", "generateName": "a-"}}"#;
+        let (code, status, _) = ask(&mut api, "POST", MAPS, "application/json", name);
+        let text = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+        assert_eq!((code, &status["message"]), (409, &json!(text)));
+    }
+
+    #[test]
+    fn revisions_and_namespaces_of_updates_are_checked() {
+        let mut api = Api::in_memory("test").unwrap();
+        assert_eq!(ask(&mut api, "POST", MAPS, "application/json", r#"{"metadata": {"name": "a"}}"#).0, 201);
+        let one = format!("{MAPS}/a");
+        for (revision, why) in
+            [("abc", "invalid syntax"), ("-1", "invalid syntax"), ("99999999999999999999", "value out of range")]
+        {
+            let body = json!({"metadata": {"name": "a", "resourceVersion": revision}}).to_string();
+            let (code, status, _) = ask(&mut api, "PUT", &one, "application/json", &body);
+            let text = format!("strconv.ParseUint: parsing \"{revision}\": {why}");
+            assert_eq!((code, &status["message"], &status["reason"]), (500, &json!(text), &Value::Null));
+        }
+        let merge = "application/merge-patch+json";
+        let mut patch = |patch: &str| ask(&mut api, "PATCH", &one, merge, patch);
+        assert_eq!(patch(r#"{"metadata": {"namespace": null}}"#).0, 200, "the namespace is that of the path");
+        assert_eq!(patch(r#"{"metadata": {"namespace": "other"}}"#).0, 400);
+        assert_eq!(patch(r#"{"metadata": {"name": "b"}}"#).0, 400);
+        let class = r#"{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "a"}, "provisioner": "a.b/c"}"#;
+        let classes = "/apis/storage.k8s.io/v1/storageclasses";
+        assert_eq!(ask(&mut api, "POST", classes, "application/json", class).0, 201);
+        let (code, kept, _) =
+            ask(&mut api, "PATCH", &format!("{classes}/a"), merge, r#"{"metadata": {"namespace": "x"}}"#);
+        assert_eq!((code, &kept["metadata"]["namespace"]), (200, &Value::Null));
+    }
+
+    #[test]
     fn patch_to_an_unknown_version_is_refused() {
         let mut api = Api::in_memory("test").unwrap();
         let made = ask(&mut api, "POST", MAPS, "application/json", r#"{"metadata": {"name": "a"}}"#);
@@ -212,8 +254,14 @@ mod tests {
         let message = status["message"].as_str().unwrap();
         assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
         let why = "no kind \"ConfigMap\" is registered for version \"v9\"";
-        assert!(message.starts_with("patch: Invalid value: \"") && message.ends_with(why), "{message}");
+        assert!(
+            message.starts_with(" \"\" is invalid: patch: Invalid value: \"") && message.ends_with(why),
+            "{message}"
+        );
         assert_eq!(patch(r#"{"apiVersion": "v1", "data": {"a": "1"}}"#).0, 200);
         assert_eq!(patch(r#"{"apiVersion": null, "kind": null}"#).0, 200);
+        let (_, status, _) = patch(r#"{"immutable": 1}"#);
+        let cause = &status["details"]["causes"][0];
+        assert_eq!((&cause["field"], &cause["reason"]), (&json!("patch"), &json!("FieldValueInvalid")), "{status}");
     }
 }

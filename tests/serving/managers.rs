@@ -189,7 +189,10 @@ fn patch_with_a_result_that_does_not_fit_is_invalid() {
             let (code, status) = server.ask("PATCH", &format!("{MAPS}/m{options}"), content_type, patch);
             let message = status["message"].as_str().unwrap_or_default();
             assert_eq!((code, &status["reason"]), (422, &json!("Invalid")), "{status}");
-            assert!(message.starts_with("patch: Invalid value: \"") && message.ends_with(why), "{message}");
+            assert!(
+                message.starts_with(" \"\" is invalid: patch: Invalid value: \"") && message.ends_with(why),
+                "{message}"
+            );
         }
     });
 }

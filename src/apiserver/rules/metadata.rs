@@ -6,7 +6,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Fields of metadata that only the server sets; an update carries them over from the stored object.
-const OWNED: [&str; 5] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+const OWNED: [&str; 3] = ["uid", "creationTimestamp", "generation"];
+/// Fields of metadata that only a deletion sets: an update may leave them out, and is refused when it sets them.
+const OF_DELETION: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
 
 /// Carries over what a writer may not change.
 pub fn carry_over(new: &mut Object, old: &Object) {
@@ -16,6 +18,18 @@ pub fn carry_over(new: &mut Object, old: &Object) {
             None => {
                 new.unset(&["metadata", field]);
             }
+        }
+    }
+    if let Some(time) = old.value_at(&["metadata", OF_DELETION[0]]) {
+        new.set(&["metadata", OF_DELETION[0]], time.clone());
+    }
+    for field in OF_DELETION {
+        if new.value_at(&["metadata", field]).is_some_and(|value| !value.is_null()) {
+            continue;
+        }
+        match old.value_at(&["metadata", field]) {
+            Some(value) => new.set(&["metadata", field], value.clone()),
+            None => drop(new.unset(&["metadata", field])),
         }
     }
     new.unset(&["metadata", "selfLink"]);
@@ -113,9 +127,20 @@ mod tests {
     #[test]
     fn writer_cannot_change_what_the_server_owns() {
         let old = Object(json!({"metadata": {"name": "a", "uid": "1", "generation": 3}, "spec": {}}));
-        let mut new = Object(json!({"metadata": {"name": "a", "uid": "2", "deletionTimestamp": "x"}, "spec": {}}));
+        let mut new = Object(json!({"metadata": {"name": "a", "uid": "2", "deletionTimestamp": null}, "spec": {}}));
         carry_over(&mut new, &old);
         assert_eq!(new, old);
+        let deleted = json!({"name": "a", "deletionTimestamp": "x", "deletionGracePeriodSeconds": 5});
+        let deleted = Object(json!({"metadata": deleted}));
+        for metadata in [json!({"name": "a"}), json!({"name": "a", "deletionTimestamp": "y"})] {
+            let mut new = Object(json!({"metadata": metadata}));
+            carry_over(&mut new, &deleted);
+            assert_eq!(new, deleted);
+        }
+        // Validation refuses it.
+        let mut new = Object(json!({"metadata": {"deletionTimestamp": "x"}}));
+        carry_over(&mut new, &old);
+        assert_eq!(new.0["metadata"]["deletionTimestamp"], "x");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
 use crate::managed_fields::{self, FieldManager};
 use crate::object::edit::{self, TextEdit, ValueChange};
-use crate::object::{Key, Object, Status, Time};
+use crate::object::{Key, Object, Reason, Status, Time};
 use parts::{
     PODS, SIGNING_REQUESTS, keep_other_parts, pod_status, raise_generation, signing_request_status, with_status,
 };
@@ -150,7 +150,11 @@ fn replace(
             admitted_part(txn, target, object, &old, &mut warnings, replace)?
         }
         UpdatePart::Scale => rescaled(txn, target, body, &old, &mut warnings)?,
-        UpdatePart::Main | UpdatePart::Finalize => whole(txn, target, body, (part, &old), options, &mut warnings)?,
+        UpdatePart::Main | UpdatePart::Finalize => match whole(txn, target, body, (part, &old), options, &mut warnings)
+        {
+            Ok(object) => object,
+            Err(status) => return Err(status.with_warnings(warnings)),
+        },
     };
     raise_generation(kind, &mut object, &old);
     if !matches!(part, UpdatePart::Main | UpdatePart::Finalize) {
@@ -190,7 +194,12 @@ fn update_status(
 ) -> ApiResult<WriteReply> {
     let (kind, key, mut warnings) = (target.kind, target.key, Vec::new());
     let fields = kind.status_metadata;
-    let (status, new_metadata) = decode_status(kind, body, fields, options, &mut warnings)?;
+    // A client's body is decoded as a whole, although only a part of it counts.
+    let decoded = match decode(kind, body, options, &mut warnings) {
+        Ok(decoded) => decoded,
+        Err(status) => return Err(status.with_warnings(warnings)),
+    };
+    let (status, new_metadata) = (decoded.value_at(&["status"]).cloned(), &decoded.0["metadata"]);
     let status = checked_status(kind, part, status, &old, txn.now())?;
     let manager = part.written_by(options.manager.as_ref());
     let mut object = Object::clone(&old);
@@ -445,6 +454,9 @@ fn whole(
     warnings: &mut Vec<String>,
 ) -> ApiResult<Object> {
     let kind = target.kind;
+    if part == UpdatePart::Main {
+        warnings.extend(kind.deprecation(body.api_version()).map(str::to_owned));
+    }
     let mut object = decode(kind, body, options, warnings)?;
     (kind.set_times)(&mut object, txn.now());
     keep_other_parts(kind, &mut object, old, part);
@@ -457,10 +469,10 @@ fn whole(
     admission::mutate(txn, &mut request)?;
     check(txn, kind, body.api_version(), request.object, Some(old))?;
     drop_unknown(kind, request.object);
-    admission::validate(txn, &mut request)?;
     if part == UpdatePart::Main {
-        warn(kind, body.api_version(), (&object, Some(old)), warnings);
+        warn(kind, (request.object, Some(old)), request.warnings);
     }
+    admission::validate(txn, &mut request)?;
     Ok(object)
 }
 
@@ -482,15 +494,31 @@ fn put_update(
     Ok(WriteReply::changed(conversion::put(txn, kind, key, object)?, warnings))
 }
 
+/// Go's reason why a revision is not a number; `None` for one that is, and for none.
+fn version_problem(version: &str) -> Option<&'static str> {
+    let is_number = version.bytes().all(|byte| byte.is_ascii_digit());
+    match version.parse::<u64>() {
+        _ if version.is_empty() => None,
+        Ok(_) if is_number => None,
+        Err(_) if is_number => Some("value out of range"),
+        _ => Some("invalid syntax"),
+    }
+}
+
 fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()> {
     let version = body.text(&["metadata", "resourceVersion"]).unwrap_or_default();
-    if version.is_empty() && !kind.unconditional_update {
+    if let Some(why) = version_problem(version) {
+        let text = format!("strconv.ParseUint: parsing {version:?}: {why}");
+        return Err(Status::new(Reason::Unknown, text));
+    }
+    if matches!(version, "" | "0") && !kind.unconditional_update {
         let field = crate::kinds::FieldError {
             field: "metadata.resourceVersion".into(),
             reason: "FieldValueInvalid",
             message: "Invalid value: 0: must be specified for an update".into(),
         };
-        return Err(crate::kinds::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
+        // The storage does not know the kind.
+        return Err(crate::kinds::field::invalid(kind.resource.plural(), kind.resource, old.name(), &[field]));
     }
     if !version.is_empty() && version != "0" && Some(version) != old.text(&["metadata", "resourceVersion"]) {
         return Err(Status::modified(kind.resource, old.name()));
@@ -500,7 +528,7 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
         // The words of the storage below Kubernetes' API server: they are what a client sees.
         let key = key_of(kind, old);
         let detail = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+            "StorageError: invalid object, Code: 4, Key: /{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
              Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             kind.resource.plural(),
             key.path(),

@@ -59,13 +59,25 @@ pub fn pod_status(kind: &Kind, status: Option<Value>, old: &Object) -> ApiResult
 
 /// Raises the generation when the spec has changed. A write of the status does not.
 pub fn raise_generation(kind: &Kind, object: &mut Object, old: &Object) {
-    if kind.generation && (metadata::spec_differs(object, old) || annotations_count(kind, object, old)) {
+    let counts = match kind.resource.0 {
+        // It stays at 1.
+        "priorityclasses.scheduling.k8s.io" => false,
+        // Only updates count.
+        "csidrivers.storage.k8s.io" => true,
+        _ => kind.generation,
+    };
+    if counts && (metadata::spec_differs(object, old) || metadata_counts(kind, object, old)) {
         object.set(&["metadata", "generation"], old.generation() + 1);
     }
 }
 
-/// Whether changed annotations raise the generation: those of a Deployment are copied to its ReplicaSets. The controller's own do not count.
-fn annotations_count(kind: &Kind, new: &Object, old: &Object) -> bool {
+/// Whether changed metadata raises the generation: labels of an EndpointSlice, and annotations of a Deployment, which are copied to its
+/// ReplicaSets. The controller's own annotations do not count.
+fn metadata_counts(kind: &Kind, new: &Object, old: &Object) -> bool {
+    if kind.resource == "endpointslices.discovery.k8s.io" {
+        let labels = |object: &Object| object.value_at(&["metadata", "labels"]).cloned();
+        return labels(new) != labels(old);
+    }
     let own = |object: &Object| -> Vec<(String, String)> {
         let all = object.pairs(&["metadata", "annotations"]);
         let own = all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/"));

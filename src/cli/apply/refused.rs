@@ -8,7 +8,7 @@ use crate::go::fmt;
 use crate::go::json::to_json;
 use crate::kinds::Kind;
 use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
-use crate::object::{Object, Status};
+use crate::object::{Cause, Object, Status};
 use serde_json::Value;
 
 /// Adds the patch, the object and the file to the API server's refusal. The patch is computed again
@@ -46,10 +46,10 @@ const MAX_QUOTE_LENGTH: usize = 120;
 /// manifest a second time in the last-applied annotation. This removes the annotation, and the whole
 /// quote if it is still long: the error names the field after it.
 fn shortened(status: Status, change: &Value) -> Status {
-    let quoted = |patch: &Value| format!("patch: Invalid value: {:?}: ", fmt::plain(patch));
-    let Some(why) = status.message.strip_prefix(&quoted(change)).filter(|_| !status.unknown.is_empty()) else {
-        return status;
-    };
+    let quoted = |patch: &Value| format!("Invalid value: {:?}: ", fmt::plain(patch));
+    let [Cause { field, message, .. }] = &status.causes[..] else { return status };
+    let why = message.strip_prefix(&quoted(change)).filter(|_| field == "patch" && !status.unknown.is_empty());
+    let Some(why) = why else { return status };
     let mut trimmed = change.clone();
     let is_empty = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
     if let Some(annotations) = trimmed.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
@@ -63,8 +63,9 @@ fn shortened(status: Status, change: &Value) -> Status {
         }
     }
     let prefix = quoted(&trimmed);
-    let message = if prefix.len() <= MAX_QUOTE_LENGTH { format!("{prefix}{why}") } else { format!("patch: {why}") };
-    Status { message, ..status }
+    let message = if prefix.len() <= MAX_QUOTE_LENGTH { format!("{prefix}{why}") } else { why.to_owned() };
+    let cause = Cause { message, ..status.causes[0].clone() };
+    Status { causes: vec![cause], ..status }
 }
 
 /// Names an object and its place, as kubectl's errors do.
@@ -88,16 +89,17 @@ mod tests {
     fn unknown_field_error_quotes_no_manifest() {
         let why = "strict decoding error: unknown field \"spec.replcias\"";
         let message_of = |change: Value, unknown: bool| {
-            let message = format!("patch: Invalid value: {:?}: {why}", fmt::plain(&change));
-            let status = Status::new(Reason::Invalid, message);
+            let message = format!("Invalid value: {:?}: {why}", fmt::plain(&change));
+            let causes = vec![Cause { reason: String::new(), field: "patch".to_owned(), message }];
             let unknown = unknown.then(|| ("spec.replcias".to_owned(), None)).into_iter().collect();
-            shortened(Status { unknown, ..status }, &change).message
+            let status = Status { causes, unknown, ..Status::new(Reason::Invalid, "") };
+            shortened(status, &change).causes.remove(0).message
         };
         let with = |spec: Value| json!({"metadata": {"annotations": {LAST_APPLIED: "all of it"}}, "spec": spec});
         let short = message_of(with(json!({"replcias": 3})), true);
-        assert_eq!(short, format!("patch: Invalid value: \"map[spec:map[replcias:3]]\": {why}"));
+        assert_eq!(short, format!("Invalid value: \"map[spec:map[replcias:3]]\": {why}"));
         let long = message_of(with(json!({"replcias": 3, "paused": "x".repeat(MAX_QUOTE_LENGTH)})), true);
-        assert_eq!(long, format!("patch: {why}"));
+        assert_eq!(long, why);
         assert!(
             message_of(with(json!({"replcias": 3})), false).contains("all of it"),
             "other errors are not shortened"

@@ -1,8 +1,9 @@
 //! Finds, splits and orders elements of lists of maps with a merge key, and of lists of scalars.
 
 use super::{MergeError, MergeResult, ObjectFields, PATCH, malformed};
+use crate::go::fmt;
 use itertools::Itertools;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 
 /// The key that identifies elements of a list.
@@ -76,7 +77,7 @@ impl ElementPositions {
 }
 
 fn no_merge_key(element: &Value, key: &str) -> MergeError {
-    MergeError::Malformed(format!("map: {element} does not contain declared merge key: {key}"))
+    MergeError::Malformed(format!("map: {} does not contain declared merge key: {key}", fmt::plain(element)))
 }
 
 /// Sets a missing second key to that of the list's element, if the first key is unique in both the patch and the list.
@@ -96,14 +97,28 @@ pub(super) fn complete(patch: &mut [Value], list: &[Value], identity: ElementIde
 /// Whether the elements of two lists are maps. Mixed types and nested lists are errors.
 pub(super) fn holds_maps(a: &[Value], b: &[Value]) -> MergeResult<bool> {
     let mut all = a.iter().chain(b);
-    let maps = all.clone().next().is_some_and(Value::is_object);
-    if all.clone().any(Value::is_array) {
+    let Some(first) = all.clone().next() else { return Ok(false) };
+    if first.is_array() {
         return malformed("lists of lists are not supported");
     }
-    if all.any(|element| element.is_object() != maps) {
-        return malformed("list element types are not identical");
+    if all.any(|element| type_of(element) != type_of(first)) {
+        let lists = fmt::plain(&json!([a, b]));
+        return malformed(format!("list element types are not identical: {lists}"));
     }
-    Ok(maps)
+    Ok(first.is_object())
+}
+
+/// A number for the type that Go gives to a value.
+fn type_of(value: &Value) -> u8 {
+    match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(number) if number.is_f64() => 2,
+        Value::Number(_) => 3,
+        Value::String(_) => 4,
+        Value::Array(_) => 5,
+        Value::Object(_) => 6,
+    }
 }
 
 pub(super) fn is_deletion(element: &Value) -> bool {

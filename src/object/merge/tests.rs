@@ -134,7 +134,7 @@ fn retained_keys_exclude_the_others() {
 fn malformed_patches_are_refused() {
     let base = spec(json!({"containers": [{"name": "a"}], "strategy": {"type": "x"}}));
     for (patch, wanted) in [
-        (json!({"containers": [{"image": "x"}]}), "map: {\"image\":\"x\"} does not contain declared merge key: name"),
+        (json!({"containers": [{"image": "x"}]}), "map: map[image:x] does not contain declared merge key: name"),
         (json!({"containers": [{"$patch": "delete"}]}), "does not contain declared merge key: name"),
         (json!({"containers": [{"$patch": "odd", "name": "a"}]}), "unknown patch type: odd in map"),
         (
@@ -144,8 +144,8 @@ fn malformed_patches_are_refused() {
         (json!({"strategy": {"$patch": 5}}), "unknown patch type: 5 in map"),
         (json!({"strategy": {"$retainKeys": ["a"], "b": 1}}), "invalid patch format of retainKeys"),
         (json!({"strategy": {"$retainKeys": "a"}}), "invalid patch format of retainKeys"),
-        (json!({"containers": [["a"]]}), "lists of lists are not supported"),
-        (json!({"containers": ["a"]}), "list element types are not identical"),
+        (json!({"containers": [["a"]]}), "list element types are not identical: [[map[name:a]] [[a]]]"),
+        (json!({"containers": ["a"]}), "list element types are not identical: [[map[name:a]] [a]]"),
         (
             json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a"}]}),
             "The order in patch list",
