@@ -9,8 +9,12 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use std::str::FromStr;
 
 const NANOS: i128 = 1_000_000_000;
-/// Maximum magnitude; larger ones are capped as in Kubernetes.
-const CAP: i128 = i64::MAX as i128 * NANOS;
+/// Maximum magnitude of an amount with a binary suffix; larger ones are capped as in Kubernetes.
+const BINARY_CAP: i128 = i64::MAX as i128 * NANOS;
+/// Maximum magnitude of other amounts. Kubernetes has none.
+const MAX_NANOS: i128 = 10_i128.pow(37);
+/// Maximum number of digits of an amount that Kubernetes computes with 64 bits.
+const MAX_SHORT_DIGITS: usize = 18;
 
 /// An exact amount; equal amounts are equal in any notation.
 ///
@@ -81,10 +85,17 @@ impl Quantity {
         }
         let (family, exponent) = read_suffix(suffix)?;
         let nanos = match family {
-            QuantityFormat::Binary => scale(whole, fraction, 9, 1_i128 << exponent),
+            QuantityFormat::Binary => scale(whole, fraction, 9, 1_i128 << exponent).min(BINARY_CAP),
             _ => scale(whole, fraction, exponent.saturating_add(9), 1),
         };
         Ok(Quantity { nanos: if negative { -nanos } else { nanos }, family })
+    }
+
+    /// Returns the text that Kubernetes stores for an amount: the canonical form, or the text itself where it takes that to be canonical,
+    /// as `+1` or `01`.
+    pub fn stored_text(text: &str) -> Result<String, QuantityError> {
+        let quantity = Quantity::parse(text)?;
+        Ok(if is_taken_as_canonical(text) { text.to_owned() } else { quantity.to_string() })
     }
 
     /// Creates an integer number of units.
@@ -133,6 +144,24 @@ impl Quantity {
     }
 }
 
+/// Whether Kubernetes takes a valid text to be canonical: a short number without zeros at its ends, in steps of its notation.
+fn is_taken_as_canonical(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text).trim_start_matches('0');
+    let (whole, rest) = digits(unsigned);
+    let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+    let Ok((family, exponent)) = read_suffix(suffix) else { return false };
+    let shifted = format!("{}{fraction}", if whole.is_empty() { "0" } else { whole });
+    if shifted.len() > MAX_SHORT_DIGITS {
+        return false;
+    }
+    if family == QuantityFormat::Binary {
+        let room = 14 - shifted.len() as i32 - exponent * 3 / 10;
+        return fraction.is_empty() && room >= 0 && shifted.parse::<i64>().is_ok_and(|number| number & 7 != 0);
+    }
+    let power = exponent.saturating_sub(fraction.len() as i32);
+    power >= -9 && power % 3 == 0 && !shifted.ends_with("000") && !shifted.starts_with('0')
+}
+
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -162,7 +191,7 @@ fn scale(whole: &str, fraction: &str, power: i32, factor: i128) -> i128 {
     let Some(first) = digits.iter().position(|digit| *digit != 0) else { return 0 };
     // Forty digits before the point exceed the cap with any suffix, so the loop below is short and cannot overflow.
     if point.saturating_sub(first as i64) > 40 {
-        return CAP;
+        return MAX_NANOS;
     }
     let kept = usize::try_from(point).unwrap_or(0);
     let mut units: i128 = 0;
@@ -171,7 +200,7 @@ fn scale(whole: &str, fraction: &str, power: i32, factor: i128) -> i128 {
     }
     let tail = digits.get(kept..).unwrap_or_default();
     let leading = usize::try_from(-point).unwrap_or(0);
-    units.saturating_mul(factor).saturating_add(tail_times(tail, leading, factor)).min(CAP)
+    units.saturating_mul(factor).saturating_add(tail_times(tail, leading, factor)).min(MAX_NANOS)
 }
 
 /// Computes the fractional part, `0.<leading zeros><tail>` x factor, rounded up.
@@ -327,14 +356,42 @@ mod tests {
             ("0.00000000000000000000000000001", "1n"),
             ("1e-100", "1e-9"),
             ("123456789123456789", "123456789123456789"),
-            ("9223372036854775808", "9223372036854775807"),
-            ("1e999999999", "9223372036854775807"),
+            ("9223372036854775808", "9223372036854775808"),
+            ("-100E", "-100E"),
+            ("1e20", "100e18"),
+            ("1e999999999", "10e27"),
             ("8Ei", "9223372036854775807"),
             ("0001", "1"),
             ("0.1Gi", "107374182400m"),
         ] {
             assert_eq!(Quantity::parse(text).map(|q| q.to_string()), Ok(wanted.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn texts_are_stored_as_kubernetes_does() {
+        for (text, wanted) in [
+            ("+1", "+1"),
+            ("+1Ki", "+1Ki"),
+            ("01", "01"),
+            ("5.", "5."),
+            ("1.500", "1.500"),
+            ("1E3", "1E3"),
+            ("-1", "-1"),
+            ("0", "0"),
+            ("00", "0"),
+            ("+0", "0"),
+            ("0.5", "500m"),
+            ("1000", "1k"),
+            ("1.0", "1"),
+            ("8Ki", "8Ki"),
+            ("1024Ki", "1Mi"),
+            ("+8Ki", "8Ki"),
+            ("1.5Gi", "1536Mi"),
+        ] {
+            assert_eq!(Quantity::stored_text(text).as_deref(), Ok(wanted), "{text}");
+        }
+        assert_eq!(Quantity::stored_text("1x"), Err(QuantityError::Format));
     }
 
     #[test]
