@@ -104,7 +104,8 @@ fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
 fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String {
     let mut causes: Vec<String> = Vec::new();
     for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), errors).causes {
-        let text = format!("{}: {}", cause.field, cause.message);
+        // kubectl ends the message of one cause with a single line break.
+        let text = format!("{}: {}", cause.field, cause.message.trim_end_matches('\n'));
         if !causes.contains(&text) {
             causes.push(text);
         }

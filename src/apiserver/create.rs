@@ -48,17 +48,7 @@ fn create_object(
     let mut object = decode(kind, body, options, warnings)?;
     (kind.set_times)(&mut object, txn.now());
     set_server_metadata(txn, kind, &mut object);
-    let generated = object.name().is_empty();
-    let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
-    for attempt in 1.. {
-        if generated && !base.is_empty() {
-            object.set(&["metadata", "name"], names::generate(&base, txn.random()));
-        }
-        let key = key_of(kind, &object);
-        if !generated || object.name().is_empty() || attempt >= NAME_ATTEMPTS || !txn.exists(&key)? {
-            break;
-        }
-    }
+    let generated = generate_name(txn, kind, &mut object)?;
     let key = key_of(kind, &object);
     let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
     let target = target(kind, body, &named, options);
@@ -88,6 +78,26 @@ fn create_object(
         Arc::make_mut(&mut kept).unset(&["metadata", "resourceVersion"]);
     }
     Ok(WriteReply::changed(kept, std::mem::take(warnings)))
+}
+
+/// Gives an object the name that its `generateName` asks for; returns whether the request named none.
+fn generate_name(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) -> ApiResult<bool> {
+    if kind.resource == "limitranges" && object.name().is_empty() && !has_generate_name(object) {
+        // Kubernetes names the object; another kind is refused without a name.
+        object.set(&["metadata", "name"], format_uid(txn.random(), txn.random()));
+    }
+    let generated = object.name().is_empty();
+    let base = object.text(&["metadata", "generateName"]).unwrap_or_default().to_owned();
+    for attempt in 1.. {
+        if generated && !base.is_empty() {
+            object.set(&["metadata", "name"], names::generate(&base, txn.random()));
+        }
+        let key = key_of(kind, object);
+        if !generated || object.name().is_empty() || attempt >= NAME_ATTEMPTS || !txn.exists(&key)? {
+            break;
+        }
+    }
+    Ok(generated)
 }
 
 /// A created pod, and the body that it was made of. A body that differs only in its name is not decoded again, and is validated again only
@@ -198,11 +208,15 @@ fn check_storable(txn: &mut dyn Transaction, kind: &Kind, key: &Key, object: &Ob
         conversion::to_storage(txn, kind, object)?;
     }
     check_free(txn, kind, key).map_err(|mut status| {
-        if object.text(&["metadata", "generateName"]).is_some_and(|prefix| !prefix.is_empty()) {
+        if has_generate_name(object) {
             status.message.push_str(", the server was not able to generate a unique name for the object");
         }
         status
     })
+}
+
+fn has_generate_name(object: &Object) -> bool {
+    object.text(&["metadata", "generateName"]).is_some_and(|prefix| !prefix.is_empty())
 }
 
 /// Refuses a name that is taken.

@@ -10,6 +10,7 @@ use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::client::PatchFormat;
 use crate::go::fmt;
 use crate::kinds::merge_rules;
+use crate::kinds::read::is_text_type;
 use crate::kinds::{self, FieldErrors, FieldPath, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Resource, Status, merge, patch};
@@ -98,11 +99,12 @@ fn carry_out(
         Some(value) => value == "",
     };
     match old.namespace() {
-        "" if new.value_at(&["metadata", "namespace"]).is_some_and(Value::is_string) => {
-            drop(new.unset(&["metadata", "namespace"]));
+        "" if new.value_at(&["metadata", "namespace"]).is_none_or(Value::is_string) => {
+            new.unset(&["metadata", "namespace"]);
         }
-        "" => {}
-        namespace if is_absent(&new, "namespace") => new.set(&["metadata", "namespace"], namespace),
+        namespace if !namespace.is_empty() && is_absent(&new, "namespace") => {
+            new.set(&["metadata", "namespace"], namespace);
+        }
         _ => {}
     }
     check_identity(kind, &new, &old)?;
@@ -184,10 +186,32 @@ fn patch_error(shown: &str, why: &str) -> Status {
     kinds::field::invalid("", Resource(""), "", &errors.0)
 }
 
-/// The converter of strategic patches has its own words for a value that is not a number, and names only the type.
+/// Returns the words of the converter of strategic patches for Go's error about a value of the wrong type: it names types only.
 fn strategic_words(why: &str) -> String {
-    let number = why.rsplit_once(" of type ").filter(|(_, go_type)| ["int32", "int64", "bool"].contains(go_type));
-    number.map_or(why.to_owned(), |(_, go_type)| format!("unrecognized type: {go_type}"))
+    let parts = why.strip_prefix("json: cannot unmarshal ").and_then(|rest| rest.split_once(" into Go "));
+    let Some((found, (_, wanted))) = parts.and_then(|(found, rest)| Some((found, rest.rsplit_once(" of type ")?)))
+    else {
+        return match why.strip_prefix("illegal base64 ") {
+            Some(_) => format!("error decoding from json: {why}"),
+            None => why.to_owned(),
+        };
+    };
+    let source = match found {
+        "array" => "slice",
+        "object" => "map",
+        "string" | "bool" => found,
+        number if number.contains('.') => "float64",
+        _ => "int64",
+    };
+    match wanted {
+        _ if wanted.starts_with("[]") => format!("cannot restore slice from {source}"),
+        _ if wanted.starts_with("map[") || wanted == "v1.ResourceList" => format!("cannot restore map from {source}"),
+        "int32" | "int64" if source == "float64" => format!("cannot convert {source} to {wanted}"),
+        "bool" | "int32" | "int64" => format!("unrecognized type: {wanted}"),
+        _ if is_text_type(wanted) && source == "int64" => format!("cannot convert {source} to {wanted}"),
+        _ if is_text_type(wanted) => "unrecognized type: string".to_owned(),
+        _ => format!("cannot restore struct from: {source}"),
+    }
 }
 
 /// The body that a patch makes of an object.
@@ -233,5 +257,30 @@ fn json_type(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Bool(_) => "bool",
         _ => "number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn converter_of_strategic_patches_has_its_own_words() {
+        for (found, wanted, words) in [
+            ("string", "int32", "unrecognized type: int32"),
+            ("number 1.5", "int64", "cannot convert float64 to int64"),
+            ("string", "bool", "unrecognized type: bool"),
+            ("number", "string", "cannot convert int64 to string"),
+            ("number", "types.UID", "cannot convert int64 to types.UID"),
+            ("object", "v1.SecretType", "unrecognized type: string"),
+            ("object", "[]v1.Container", "cannot restore slice from map"),
+            ("array", "map[string]string", "cannot restore map from slice"),
+            ("string", "v1.PodSpec", "cannot restore struct from: string"),
+        ] {
+            let why = format!("json: cannot unmarshal {found} into Go struct field A.b.c of type {wanted}");
+            assert_eq!(strategic_words(&why), words, "{why}");
+        }
+        let other = "strict decoding error: unknown field \"a\"";
+        assert_eq!(strategic_words(other), other);
     }
 }

@@ -9,7 +9,6 @@ use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {

@@ -218,6 +218,14 @@ mod tests {
     }
 
     #[test]
+    fn limit_range_gets_a_name() {
+        let mut api = Api::in_memory("test").unwrap();
+        let ranges = "/api/v1/namespaces/default/limitranges";
+        let (code, range, _) = ask(&mut api, "POST", ranges, "application/json", "{}");
+        assert_eq!((code, range["metadata"]["name"].as_str().map(str::len)), (201, Some(36)), "{range}");
+    }
+
+    #[test]
     fn revisions_and_namespaces_of_updates_are_checked() {
         let mut api = Api::in_memory("test").unwrap();
         assert_eq!(ask(&mut api, "POST", MAPS, "application/json", r#"{"metadata": {"name": "a"}}"#).0, 201);

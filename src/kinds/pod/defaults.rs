@@ -175,6 +175,7 @@ fn set_ephemeral_defaults(debug: &mut EphemeralContainer) {
     empty(&mut debug.env);
     empty(&mut debug.env_from);
     empty(&mut debug.volume_mounts);
+    debug.ports.iter_mut().flatten().for_each(set_port_defaults);
     empty(&mut debug.target_container_name);
     [&mut debug.stdin, &mut debug.stdin_once, &mut debug.tty].into_iter().for_each(empty);
     default_text(&mut debug.image_pull_policy, pull_policy(debug.image.as_deref().unwrap_or_default()));

@@ -304,6 +304,11 @@ pub fn text_type(holder: &str, field: &str) -> &'static str {
     named.map_or("string", |(name, _)| name)
 }
 
+/// Whether a Go type is a text.
+pub fn is_text_type(name: &str) -> bool {
+    name == "string" || NAMED_TEXTS.iter().any(|(known, _)| *known == name)
+}
+
 /// The embedded struct that has a field of this type, as its path from the type.
 pub fn embedded(holder: &str, field: &str) -> Option<&'static str> {
     let listed = EMBEDDED.iter().find(|(name, _, fields)| *name == holder && fields.contains(&field));

@@ -9,6 +9,7 @@ mod guess;
 use super::omit::ZERO_TIME;
 use crate::go::base64;
 use crate::object::{Quantity, time};
+pub use go_types::is_text_type;
 use guess::ElementGuess;
 use itertools::Itertools;
 use serde::de::value::{StrDeserializer, StringDeserializer};
@@ -209,15 +210,14 @@ impl<'r, 'u> TypedReader<'r, 'u> {
         }
     }
 
-    /// The canonical text of a quantity, which may be written as a number.
+    /// The stored text of a quantity, which may be written as a number.
     fn quantity(&self) -> Result<String, ReadError> {
         let text = match self.value {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => return Ok("0".into()),
             other => other.to_string(),
         };
-        let quantity = Quantity::parse(&text).map_err(|error| self.error(error.to_string()))?;
-        Ok(quantity.to_string())
+        Quantity::stored_text(&text).map_err(|error| self.error(error.to_string()))
     }
 }
 
