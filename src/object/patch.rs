@@ -61,6 +61,7 @@ pub fn json_patch(value: &Value, operations: &Value) -> Result<Value, PatchError
     let mut steps = STEP_BUDGET;
     for mut operation in operations {
         check_pointers(&operation)?;
+        complete_value(&mut operation);
         resolve_negative_indexes(&mut operation, &patched);
         if is_test_of_absent_key(&operation, &patched) {
             continue;
@@ -96,6 +97,14 @@ fn pointer_depth(pointer: &str) -> usize {
 fn check_pointers(operation: &Value) -> Result<(), PatchError> {
     let pointers = ["path", "from"].into_iter().filter_map(|field| operation[field].as_str());
     pointers.map(pointer_depth).all(|depth| depth <= MAX_DEPTH).then_some(()).ok_or_else(too_deep)
+}
+
+/// Adds `null` as the value of an operation that has none, as the library of the API server does.
+fn complete_value(operation: &mut Value) {
+    let takes_value = matches!(operation["op"].as_str(), Some("add" | "replace" | "test"));
+    if let Some(fields) = operation.as_object_mut().filter(|_| takes_value) {
+        fields.entry("value").or_insert(Value::Null);
+    }
 }
 
 /// Refuses an operation that would nest the object too deeply, also for a moment, or that takes too many steps.
@@ -243,6 +252,8 @@ mod tests {
             (json!([{"op": "replace", "path": "/a/c", "value": 1}]), json!({"a": {"b": [1, 2], "c": 1}, "x/y": 0})),
             (json!([{"op": "test", "path": "/x~1y", "value": 0}, {"op": "remove", "path": "/a"}]), json!({"x/y": 0})),
             (json!([{"op": "test", "path": "/none", "value": null}]), value.clone()),
+            (json!([{"op": "add", "path": "/a/c"}]), json!({"a": {"b": [1, 2], "c": null}, "x/y": 0})),
+            (json!([{"op": "replace", "path": "/a"}]), json!({"a": null, "x/y": 0})),
             (json!([{"op": "test", "path": "/a/none"}]), value.clone()),
             (json!([{"op": "add", "path": "/a/b/-1", "value": 3}]), json!({"a": {"b": [1, 2, 3]}, "x/y": 0})),
             (json!([{"op": "remove", "path": "/a/b/-2"}]), json!({"a": {"b": [2]}, "x/y": 0})),
