@@ -49,6 +49,7 @@ pub mod service_lb;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
 pub mod statefulset;
+pub mod token_cleaner;
 pub mod ttl;
 pub mod validatingadmissionpolicy_status;
 pub mod volume_expand;
@@ -73,6 +74,7 @@ pub static ALL: &[&Loop] = &[
     &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
     &serviceaccount_token::LOOP,
+    &token_cleaner::LOOP,
     &kubernetesservice::LOOP,
     &default_service_cidr::LOOP,
     &flow_schema::LOOP,

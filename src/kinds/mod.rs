@@ -7,6 +7,7 @@
 pub mod address;
 mod admission_policy;
 pub mod amount;
+pub mod bootstrap_token;
 pub mod certificate_conditions;
 pub mod certificate_request;
 mod conditions;

@@ -7,17 +7,10 @@ use super::authenticate::TokenUser;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
-use crate::object::{Key, Object, Resource, Time};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use crate::kinds::bootstrap_token::{NAME_PREFIX, NAMESPACE, SECRET_TYPE, expiration, field};
+use crate::object::{Key, Resource};
 use std::collections::BTreeMap;
 
-/// The namespace and type of the Secrets, and the beginning of their names.
-pub const NAMESPACE: &str = "kube-system";
-/// The type of the Secrets.
-pub const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
-/// The beginning of their names, before the token's id.
-pub const NAME_PREFIX: &str = "bootstrap-token-";
 /// The group of everyone who shows such a token.
 const GROUP: &str = "system:bootstrappers";
 /// Lengths of a token's two parts.
@@ -32,18 +25,6 @@ pub fn split(token: &str) -> Option<(&str, &str)> {
     token.split_once('.').filter(|(id, secret)| is_part(id, ID_LENGTH) && is_part(secret, SECRET_LENGTH))
 }
 
-/// Returns a text of a token's Secret.
-pub fn field(secret: &Object, name: &str) -> Option<String> {
-    String::from_utf8(STANDARD.decode(secret.text(&["data", name])?).ok()?).ok()
-}
-
-/// Whether the time of a token is over.
-pub fn is_expired(secret: &Object, now: Time) -> bool {
-    let end = field(secret, "expiration");
-    // A time that cannot be read ends the token, as in Kubernetes.
-    end.is_some_and(|end| end.parse::<Time>().map_or(true, |end| end <= now))
-}
-
 /// Returns the user of a bootstrap token; `None` when the text is not a valid token.
 pub fn authenticate_bootstrap(txn: &dyn Transaction, token: &str) -> ApiResult<Option<TokenUser>> {
     let Some((id, secret)) = split(token) else { return Ok(None) };
@@ -55,7 +36,7 @@ pub fn authenticate_bootstrap(txn: &dyn Transaction, token: &str) -> ApiResult<O
         && is_same("token-id", id)
         && is_same("token-secret", secret)
         && field(&stored, "usage-bootstrap-authentication").as_deref() == Some("true")
-        && !is_expired(&stored, txn.now());
+        && expiration(&stored).is_none_or(|end| txn.now() < end);
     if !is_valid {
         return Ok(None);
     }
@@ -78,6 +59,7 @@ mod tests {
     use crate::apiserver::create::create;
     use crate::apiserver::{Api, WriteOptions};
     use crate::kinds;
+    use crate::object::Object;
     use serde_json::json;
 
     #[test]

@@ -7,12 +7,12 @@ use crate::apiserver::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::rules::names::key_of;
-use crate::apiserver::tokens::bootstrap::{self, NAME_PREFIX, NAMESPACE, SECRET_TYPE};
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{ApiResult, Transaction, WriteOptions};
 use crate::cli::{CliResult, CommandContext, Failure, flags};
 use crate::joined_node::discovery;
 use crate::kinds;
+use crate::kinds::bootstrap_token::{self, NAME_PREFIX, NAMESPACE, SECRET_TYPE};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, time};
 use crate::serve::kubeconfig;
@@ -227,10 +227,11 @@ fn list_tokens(context: &mut CommandContext) -> CliResult {
     let now = context.now();
     context.print_line("TOKEN-ID   EXPIRES                DESCRIPTION")?;
     for token in &tokens {
-        let id = bootstrap::field(token, "token-id").unwrap_or_default();
-        let end = bootstrap::field(token, "expiration").unwrap_or_else(|| "never".to_owned());
-        let end = if bootstrap::is_expired(token, now) { "expired".to_owned() } else { end };
-        let text = bootstrap::field(token, "description").unwrap_or_else(|| "<none>".to_owned());
+        let id = bootstrap_token::field(token, "token-id").unwrap_or_default();
+        let end = bootstrap_token::field(token, "expiration").unwrap_or_else(|| "never".to_owned());
+        let end =
+            if bootstrap_token::expiration(token).is_some_and(|end| end <= now) { "expired".to_owned() } else { end };
+        let text = bootstrap_token::field(token, "description").unwrap_or_else(|| "<none>".to_owned());
         context.print_line(&format!("{id:<10} {end:<22} {text}"))?;
     }
     Ok(())
