@@ -14,6 +14,9 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+/// Maximum number of looks at the memory of shims, for it to settle.
+const MAX_LOOKS: usize = 40;
+
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wants = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
@@ -83,16 +86,18 @@ fn burst(pods: usize, view: &FilesystemView) {
     println!("{pods} pods: all removed {:?}", from.elapsed());
 }
 
-/// Returns [`memory`] once it stays the same: shims release pages after a start.
+/// Returns [`memory`] once it stays the same, since shims release pages after a start, or at last after [`MAX_LOOKS`].
 fn settled_memory() -> String {
     let mut last = memory();
-    loop {
+    for _ in 0..MAX_LOOKS {
         std::thread::sleep(Duration::from_millis(50));
-        match memory() {
-            same if same == last => return same,
-            other => last = other,
+        let now = memory();
+        if now == last {
+            break;
         }
+        last = now;
     }
+    last
 }
 
 /// Mean Pss and private memory of the shims of this process.

@@ -70,10 +70,10 @@ pub struct Args {
     /// Unix socket on which to run the proxy, for the proxy of a server.
     #[arg(short, long, default_value = "", value_name = "PATH")]
     unix_socket: String,
-    /// Accepted for compatibility with kubectl; the API is in the same process.
+    /// Accepted for compatibility with kubectl, without effect.
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = time::parse_duration)]
     keepalive: SignedDuration,
-    /// Accepted for compatibility with kubectl; the address of a cluster's file has no path to append.
+    /// Accepted for compatibility with kubectl; the path of a server's address is always appended.
     #[arg(long)]
     append_server_path: bool,
 }
