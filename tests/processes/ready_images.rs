@@ -104,6 +104,21 @@ fn recipes_are_listed_and_create_image_objects() {
 }
 
 #[test]
+fn scripts_for_busybox_run_in_its_shell() {
+    let Some(cluster) = cluster_for("busybox", &["busybox", "bash"]) else { return };
+    let _plane = cluster.watch();
+    let script = "text=a.b; [[ $text == a.* ]] && echo -e \"${text//./,}\\\\t$0\"; head -c 2 /proc/$$$$/cmdline";
+    let written = run(&cluster, "script", "alpine:3.20", &format!("[sh, -c, {script:?}]"));
+    assert_eq!(written, "a,b\tsh\nsh\n", "also ps shows the shell by its name");
+    cluster.apply(
+        "{apiVersion: v1, kind: Pod, metadata: {name: idle}, spec: {containers: [{name: main, image: busybox, command: [/bin/sh, -c, 'sleep 1000'], \
+         readinessProbe: {exec: {command: [sh, -c, '[[ -e / ]]']}, periodSeconds: 1}}]}}",
+    );
+    cluster.ok("wait pod/idle --for=condition=Ready --timeout=60s");
+    assert_eq!(cluster.run(&["exec", "idle", "--", "ash", "-c", "[[ -e / ]] && echo -e 'a\\tb'"], "").out, "a\tb\n");
+}
+
+#[test]
 fn interpreters_run_their_args_as_the_images_do() {
     let table = [
         ("node:20", "node", "[-p, 6*7]", "42\n"),

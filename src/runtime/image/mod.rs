@@ -131,7 +131,8 @@ pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest
     Ok(LaunchRequest {
         container: start.container.to_string(),
         attempt: start.attempt,
-        argv: shell::keep_variables(start, found.argv, &search_path(start, environment)),
+        argv: found.argv,
+        shell: shell::find(start, environment),
         env,
         volumes: start.files.volumes.to_vec(),
         view,

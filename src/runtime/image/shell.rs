@@ -1,12 +1,17 @@
-//! The shell of images that stand for BusyBox: its own passes every variable on, the machine's `sh` may drop some.
+//! The shell of images that stand for BusyBox: scripts for it use `[[`, `echo -e` and `${name//a/b}`, which dash, Debian's `sh`, lacks.
 //!
-//! dash, which is `sh` on Debian, drops variables whose names are not shell identifiers (`my.name`). BusyBox' shell and bash keep them.
+//! BusyBox' own shell comes first; bash can do all that, too. A container with variables whose names are not shell identifiers (`my.name`)
+//! gets bash first, since other shells do not pass these on. Never: runs anything; the shim starts the shell under the name that the
+//! command has.
 
+use super::Environment;
 use super::programs;
 use crate::world::start::Start;
 
-/// Name of the recipe that stands for BusyBox.
+/// Name of the recipe that stands for BusyBox, and of its program.
 const BUSYBOX: &str = "busybox";
+/// The shell that passes every variable on.
+const BASH: &str = "bash";
 
 /// Whether a shell can have a variable of this name.
 fn is_identifier(name: &str) -> bool {
@@ -14,22 +19,18 @@ fn is_identifier(name: &str) -> bool {
     name.starts_with(is_letter) && name.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit())
 }
 
-/// Replaces the machine's `sh` by a shell that passes all variables of the container on, where one is needed and installed.
-pub fn keep_variables(start: &Start, argv: Vec<String>, path: &str) -> Vec<String> {
-    let image = start.requested_image.as_ref();
-    let is_busybox = image.is_some_and(|image| image.is_recipe && *image.name == *BUSYBOX)
-        && argv.first().is_some_and(|program| matches!(program.as_str(), "sh" | "/bin/sh"));
-    if !is_busybox || start.env.iter().all(|(name, _)| is_identifier(name)) {
-        return argv;
-    }
-    let shell = if programs::is_on_path(BUSYBOX, path) {
-        [BUSYBOX, "sh"]
-    } else if programs::is_on_path("bash", path) {
-        ["bash", "--posix"]
-    } else {
-        return argv;
+/// Returns the file of the shell of a container; `None` for the machine's `sh`. The container's own PATH does not matter, since `/bin/sh`
+/// does not depend on it either.
+pub fn find(start: &Start, environment: &Environment) -> Option<String> {
+    let is_busybox = start.requested_image.as_ref().is_some_and(|image| image.is_recipe && *image.name == *BUSYBOX);
+    let has_only_identifiers = || start.env.iter().all(|(name, _)| is_identifier(name));
+    let shells = match is_busybox {
+        true if has_only_identifiers() => [BUSYBOX, BASH],
+        true => [BASH, BUSYBOX],
+        false => return None,
     };
-    shell.into_iter().map(str::to_owned).chain(argv.into_iter().skip(1)).collect()
+    let mut files = shells.iter().filter_map(|name| programs::find(name, environment.path()));
+    files.find_map(|file| file.into_os_string().into_string().ok())
 }
 
 #[cfg(test)]
@@ -45,28 +46,29 @@ mod tests {
     }
 
     #[test]
-    fn shell_that_keeps_all_variables_is_used_where_one_is_needed() {
+    fn containers_that_stand_for_busybox_get_its_shell_or_bash() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap();
-        let mut start = crate::runtime::testing::start_request("u", "c", 0);
-        start.requested_image = Some(StartImage { name: BUSYBOX.into(), is_recipe: true, ..StartImage::default() });
-        let argv = |start: &Start, program: &str| {
-            let argv = [program, "-c", "env"].map(str::to_owned).to_vec();
-            keep_variables(start, argv, path).join(" ")
+        let environment = Environment(vec![("PATH".to_owned(), path.to_owned())]);
+        let shell_with = |image: &str, is_recipe, variable: &str| {
+            let mut start = crate::runtime::testing::start_request("u", "c", 0);
+            start.requested_image = Some(StartImage { name: image.into(), is_recipe, ..StartImage::default() });
+            start.env = vec![(variable.into(), "1".into())];
+            find(&start, &environment).map(|file| file.rsplit('/').next().unwrap_or_default().to_owned())
         };
+        let shell = |image: &str, is_recipe| shell_with(image, is_recipe, "my_name");
         let install = |name: &str| {
             let file = folder.path().join(name);
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
         };
-        start.env = vec![("my.name".into(), "1".into())];
-        assert_eq!(argv(&start, "sh"), "sh -c env", "nothing else is installed");
+        assert_eq!(shell(BUSYBOX, true), None, "nothing else is installed");
         install("bash");
-        assert_eq!(argv(&start, "/bin/sh"), "bash --posix -c env");
-        install("busybox");
-        assert_eq!(argv(&start, "sh"), "busybox sh -c env");
-        assert_eq!(argv(&start, "env"), "env -c env");
-        start.env = vec![("my_name".into(), "1".into())];
-        assert_eq!(argv(&start, "sh"), "sh -c env", "any shell does");
+        assert_eq!(shell(BUSYBOX, true).as_deref(), Some("bash"));
+        install(BUSYBOX);
+        assert_eq!(shell(BUSYBOX, true).as_deref(), Some(BUSYBOX));
+        assert_eq!(shell_with(BUSYBOX, true, "my.name").as_deref(), Some(BASH));
+        assert_eq!(shell(BUSYBOX, false), None, "an Image object of that name is the user's");
+        assert_eq!(shell("debian", true), None);
     }
 }

@@ -173,7 +173,7 @@ fn enter<'a>(
             let started = view::start_view(base_mounts, is_counted, processes, shm)?;
             let lives = [context.cwd, Path::new(context.variable("HOME").unwrap_or("/"))];
             let composed = view::compose_view(started, pod, message, lives, view, volumes)?;
-            let name = argv.first().map_or("", |name| name);
+            let name = context.launch.program(argv).unwrap_or_default();
             path = program_search::skip_absent(name, path, |folder| composed.may_differ(folder));
             composed.enter()?;
             view::set_host_name(&context.launch.hostname);
@@ -194,7 +194,7 @@ fn not_executed(program: &spawn::SpawnProgram, error: &io::Error) -> String {
 
 fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Result<spawn::SpawnProgram<'a>, String> {
     let LaunchContext { launch, env, cwd, stdio, terminal, .. } = *context;
-    let name = argv.first().ok_or("no command specified")?;
+    let name = launch.program(argv).ok_or("no command specified")?;
     // A volume that is mounted above the cluster's folder hides the default working folder.
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };

@@ -23,7 +23,7 @@ impl StartInputs {
         let cwd = launch::folder_of(launch);
         let mut paths = vec![cwd.to_owned()];
         paths.extend(container_process::variable(&launch.env, "HOME").map(PathBuf::from));
-        let name = launch.argv.first().map_or("", |name| name);
+        let name = launch.program(&launch.argv).unwrap_or_default();
         let program =
             program_search::find(name, container_process::variable(&launch.env, "PATH").unwrap_or_default(), cwd).ok();
         paths.extend(program.as_deref().and_then(interpreter::interpreter_of_program));
@@ -52,7 +52,7 @@ pub fn looks_into_volumes(launch: &LaunchRequest) -> bool {
     let holds_another =
         |mount_point: &PathBuf| mount_points.iter().any(|other| other != mount_point && other.starts_with(mount_point));
     let cwd = launch::folder_of(launch);
-    let has_path = launch.argv.first().is_some_and(|name| !name.contains('/'));
+    let has_path = launch.program(&launch.argv).is_some_and(|name| !name.contains('/'));
     let path = container_process::variable(&launch.env, "PATH").filter(|_| has_path).unwrap_or_default();
     is_in_volume(cwd)
         || mount_points.iter().any(holds_another)

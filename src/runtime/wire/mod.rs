@@ -126,6 +126,9 @@ pub struct LaunchRequest {
     pub attempt: u32,
     /// Program and arguments; a program without a slash is searched on the PATH of `env`.
     pub argv: Vec<String>,
+    /// The file that runs when a command of this container names a shell ([`LaunchRequest::program`]); `None` for the machine's `sh`.
+    #[serde(default)]
+    pub shell: Option<String>,
     /// The complete environment.
     pub env: Vec<(String, String)>,
     /// Variables whose values are in files of volumes.
@@ -189,7 +192,16 @@ pub struct LaunchRequest {
     pub message_from_logs: bool,
 }
 
+/// Names under which commands ask for the shell of BusyBox.
+const SHELLS: [&str; 4] = ["sh", "/bin/sh", "ash", "/bin/ash"];
+
 impl LaunchRequest {
+    /// Returns the name or path of the program that a command in this container runs: its first word, or the container's own shell.
+    pub fn program<'a>(&'a self, argv: &'a [String]) -> Option<&'a str> {
+        let name = argv.first()?.as_str();
+        self.shell.as_deref().filter(|_| SHELLS.contains(&name)).or(Some(name))
+    }
+
     /// Whether a volume of its pod is in memory.
     pub fn has_memory(&self) -> bool {
         self.volumes.iter().any(|volume| matches!(volume.source, VolumeContent::Memory { .. }))
@@ -417,4 +429,22 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).unwrap_or_default();
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_that_name_a_shell_run_the_shell_of_the_container() {
+        let program = |shell: Option<&str>, word: &str| {
+            let launch = LaunchRequest { shell: shell.map(str::to_owned), ..LaunchRequest::default() };
+            launch.program(&[word.to_owned()]).map(str::to_owned)
+        };
+        for (word, run) in [("sh", "/bin/busybox"), ("/bin/ash", "/bin/busybox"), ("./sh", "./sh"), ("bash", "bash")] {
+            assert_eq!(program(Some("/bin/busybox"), word).as_deref(), Some(run));
+            assert_eq!(program(None, word).as_deref(), Some(word));
+        }
+        assert_eq!(LaunchRequest::default().program(&[]), None);
+    }
 }
