@@ -45,6 +45,7 @@ pub mod replicaset;
 pub mod replicationcontroller;
 pub mod resource_claims;
 pub mod resourcequota;
+pub mod root_ca_publisher;
 pub mod service_lb;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
@@ -73,6 +74,7 @@ pub static ALL: &[&Loop] = &[
     &namespace::LOOP,
     &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
+    &root_ca_publisher::LOOP,
     &serviceaccount_token::LOOP,
     &token_cleaner::LOOP,
     &kubernetesservice::LOOP,

@@ -1,4 +1,4 @@
-//! Objects of every namespace: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+//! The ServiceAccount `default` of every namespace.
 
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
@@ -6,17 +6,14 @@ use serde_json::json;
 
 const ROOT: &str = "namespaces";
 const ACCOUNT: &str = "default";
-const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// The loop that adds these objects to namespaces.
+/// The loop that adds the account to namespaces.
 pub const LOOP: Loop = Loop { name: "serviceaccount-controller", root: ROOT, concerns, plan, ..Loop::BASE };
 
 fn concerns(_: &World, row: &Row) -> Vec<Key> {
     match (row.key.resource.0, &*row.key.name) {
         (ROOT, _) => vec![row.key.clone()],
-        ("serviceaccounts", ACCOUNT) | ("configmaps", ROOT_CA) => {
-            vec![Key::new(Resource(ROOT), "", &row.key.namespace)]
-        }
+        ("serviceaccounts", ACCOUNT) => vec![Key::new(Resource(ROOT), "", &row.key.namespace)],
         _ => Vec::new(),
     }
 }
@@ -31,56 +28,21 @@ fn plan(world: &World, key: &Key) -> Plan {
         });
         plan.write(WriteVerb::Create(Object(account)), "every namespace has a default ServiceAccount");
     }
-    let wanted = root_ca(namespace, &world.settings.root_ca);
-    match world.find("configmaps", namespace, ROOT_CA) {
-        None => {
-            plan.write(WriteVerb::Create(Object(wanted)), "every namespace has the cluster's root certificates");
-        }
-        Some(row) if !row.is_deleting() => {
-            let mut object = row.object();
-            if object.0.get("data") != wanted.get("data") {
-                object.0["data"] = wanted["data"].clone();
-                plan.write(WriteVerb::Update(object), "the cluster's root certificates must not be changed");
-            }
-        }
-        Some(_) => {}
-    }
     plan
-}
-
-fn root_ca(namespace: &str, certificate: &str) -> serde_json::Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": ROOT_CA,
-            "namespace": namespace,
-            "annotations": {
-                "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using \
-                    internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
-                    guaranteed across distributions of Kubernetes clusters.",
-            },
-        },
-        "data": { "ca.crt": certificate },
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::cluster;
-    use super::ROOT_CA;
+    use super::ACCOUNT;
     use crate::world::Propagation;
-    use serde_json::json;
 
     #[test]
-    fn root_certificates_come_back_when_they_are_changed_or_deleted() {
+    fn deleted_account_comes_back() {
         let mut cluster = cluster("");
         cluster.settle();
-        cluster.patch("configmaps", ROOT_CA, json!({"data": {"ca.crt": "x", "y": "z"}}));
+        cluster.delete("serviceaccounts", ACCOUNT, Propagation::Background);
         cluster.settle();
-        assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));
-        cluster.delete("configmaps", ROOT_CA, Propagation::Background);
-        cluster.settle();
-        assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));
+        assert_eq!(cluster.names("serviceaccounts").trim(), ACCOUNT);
     }
 }

@@ -5,6 +5,7 @@
 //! Start reading at [`ActivityLog::lines`] and, for the machine, [`report_line`].
 
 use super::{LogLevel, LogLine};
+use crate::controllers;
 use crate::kinds;
 use crate::object::{Key, Time, format_count};
 use crate::world::facts::{BuildStage, ProbeFacts};
@@ -21,8 +22,8 @@ use std::sync::Arc;
 const BOOKKEEPING_RESOURCES: [&str; 5] =
     ["controllerrevisions.apps", "endpoints", "endpointslices.discovery.k8s.io", "leases.coordination.k8s.io", "nodes"];
 
-/// The loop that gives every namespace its ServiceAccount and root certificate.
-const SERVICE_ACCOUNT_LOOP: &str = crate::controllers::serviceaccount::LOOP.name;
+/// The loops that give every namespace its ServiceAccount and root certificates.
+const NAMESPACE_LOOPS: [&str; 2] = [controllers::serviceaccount::LOOP.name, controllers::root_ca_publisher::LOOP.name];
 
 /// Normal events that are logged, because no write and no report shows what they say.
 const LOGGED_EVENTS: [&str; 9] = [
@@ -153,7 +154,7 @@ fn qualified_name(world: &World, key: &Key) -> String {
 }
 
 fn write_level(key: &Key, by: &'static str) -> LogLevel {
-    if by == SERVICE_ACCOUNT_LOOP || BOOKKEEPING_RESOURCES.contains(&key.resource.0) {
+    if NAMESPACE_LOOPS.contains(&by) || BOOKKEEPING_RESOURCES.contains(&key.resource.0) {
         LogLevel::Detail
     } else {
         LogLevel::Action
