@@ -101,7 +101,7 @@ metadata: {{name: {name}, labels: {{app: {name}}}}}
 spec:
   {}
   containers:
-  - {{name: main, image: busybox, {}command: [sh, -c, {script}]}}
+  - {{name: main, image: debian, {}command: [sh, -c, {script}]}}
 "#,
         lines(spec),
         if container.is_empty() { String::new() } else { format!("{container}, ") },

@@ -4,7 +4,7 @@ use crate::object::Time;
 use crate::world::{AttemptEnd, ClusterSettings};
 use jiff::SignedDuration;
 
-/// Time for which the error of a refused image or container is shown before the back-off state.
+/// Time for which the status shows the error of a refused image, or the end of an attempt, before it shows the back-off.
 const ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
 
 /// An attempt that ran at least this long resets the back-off, whatever its maximum (KEP-4603).
@@ -30,7 +30,7 @@ pub fn image(settings: &ClusterSettings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }
 
-/// Time at which the status shows the backoff instead of the image error.
+/// Time at which the status shows the back-off instead of an image error, or of the end of an attempt, at this time.
 pub fn error_fades(at: Time) -> Option<Time> {
     at.checked_add(ERROR_SHOWS).ok()
 }

@@ -80,16 +80,11 @@ fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction)
             last: ended.or(member.last.clone()),
             waits_after_end,
         },
-        (ContainerAction::BackOff { .. }, AttemptState::Ended(ended)) if shows_start_error(pod, ended) => {
-            // As in Kubernetes: the error of the last start, until the pause is over.
-            let state = waiting("RunContainerError", Some(ended.message.clone()));
-            StateDescription { attempt, state, last: Some(ended.clone()), waits_after_end }
+        (ContainerAction::BackOff { .. }, AttemptState::Ended(ended)) if end_fades(pod, ended).is_some() => {
+            describe_recent_end(pod, member, ended)
         }
         (ContainerAction::BackOff { seconds, .. }, _) => {
-            let container = format!("failed container={} pod={}", member.spec.name, pod.full_name());
-            let message = format!("back-off {} restarting {container}", in_minutes(*seconds));
-            let state = waiting("CrashLoopBackOff", Some(message));
-            StateDescription { attempt, state, last: ended, waits_after_end }
+            StateDescription { attempt, state: crash_loop(pod, member, *seconds), last: ended, waits_after_end }
         }
         (_, AttemptState::Running { .. }) if member.is_starting() => {
             describe(attempt, usual_wait(pod), member.last.clone())
@@ -117,8 +112,27 @@ fn describe_state(pod: &LocalPod, member: &PodContainer, step: &ContainerAction)
     }
 }
 
-fn shows_start_error(pod: &LocalPod, ended: &AttemptEnd) -> bool {
-    ended.is_start_error() && backoff::error_fades(ended.finished).is_some_and(|fades| pod.world.now < fades)
+fn crash_loop(pod: &LocalPod, member: &PodContainer, seconds: i64) -> ContainerState {
+    let container = format!("failed container={} pod={}", member.spec.name, pod.full_name());
+    waiting("CrashLoopBackOff", Some(format!("back-off {} restarting {container}", in_minutes(seconds))))
+}
+
+/// Describes an attempt that another one will follow after the back-off, which Kubernetes shows later.
+fn describe_recent_end(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd) -> StateDescription {
+    let attempt = member.attempt;
+    if ended.is_start_error() {
+        let state = waiting("RunContainerError", Some(ended.message.clone()));
+        return StateDescription { attempt, state, last: Some(ended.clone()), waits_after_end: true };
+    }
+    let terminated = Some(terminated(pod, member, ended, attempt));
+    let state = ContainerState { terminated, ..ContainerState::default() };
+    StateDescription { attempt, state, last: member.last.clone(), waits_after_end: false }
+}
+
+/// Time until which the status shows the end of an attempt instead of the back-off; `None` when that has passed. Simulated pods show the
+/// back-off at once.
+pub fn end_fades(pod: &LocalPod, ended: &AttemptEnd) -> Option<Time> {
+    backoff::error_fades(ended.finished).filter(|fades| !pod.simulated && pod.world.now < *fades)
 }
 
 fn is_ready(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> bool {

@@ -6,8 +6,8 @@ use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
 use super::restart_all::restarts;
 use super::restart_policy::has_changed;
 use super::{
-    address, backoff, builds, deadlines, devices, eviction, hooks, hostname, image, probes, resize, restart_all,
-    simulated_pod, start, termination, volumes,
+    address, backoff, builds, container_status, deadlines, devices, eviction, hooks, hostname, image, probes, resize,
+    restart_all, simulated_pod, start, termination, volumes,
 };
 use crate::object::time::Shift;
 use crate::world::{Effect, Plan, WriteVerb};
@@ -158,8 +158,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
             let due = ended.finished.later(SignedDuration::from_secs(seconds));
             if due > now {
                 order.steps[place] = ContainerAction::BackOff { seconds, due };
-                let shows = backoff::error_fades(ended.finished).filter(|_| ended.is_start_error());
-                order.wakes.extend(shows.filter(|fades| *fades > now));
+                order.wakes.extend(container_status::end_fades(pod, ended));
                 order.wakes.push(due);
             } else {
                 start(pod, place, member.attempt + 1, order);

@@ -13,7 +13,7 @@ fn pod_waits_for_its_configmap() {
     let script = "echo \"$COLOR\"; exec sleep 1000";
     cluster.apply(
         &pod("eager", "Always", 5, script)
-            .replace("image: busybox", "image: busybox, envFrom: [{configMapRef: {name: paint}}]"),
+            .replace("image: debian", "image: debian, envFrom: [{configMapRef: {name: paint}}]"),
     );
     cluster.until_reads("pod/eager", WAITING, "CreateContainerConfigError");
     assert_eq!(cluster.read("pod/eager", MESSAGE), "configmap \"paint\" not found");

@@ -327,7 +327,7 @@ fn one_shot_says_what_is_missing_and_why() {
     cluster.apply(&deployment("fine", 1, 1000));
     cluster.apply(
         &pod("waiting", "Always", 5, "sleep 1")
-            .replace("image: busybox", "image: busybox, envFrom: [{configMapRef: {name: absent}}]"),
+            .replace("image: debian", "image: debian, envFrom: [{configMapRef: {name: absent}}]"),
     );
     cluster.apply(&pod("nowhere", "Always", 5, "sleep 1").replace("spec:", "spec:\n  nodeSelector: {disk: fast}"));
     let said = cluster.kloop("reconcile --timeout 20s");

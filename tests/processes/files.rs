@@ -192,7 +192,7 @@ fn pod_or_image_can_request_the_machines_files() {
         cluster.apply("{apiVersion: kloop.dev/v1alpha1, kind: Image, metadata: {name: dev}, spec: {patterns: [dev], filesystem: host}}");
         let writes = |name: &str| format!("echo {name} > {}", cluster.home().join(name).display());
         cluster.apply(&on_host_files(&pod("asked", "Never", 1, &writes("asked"))));
-        cluster.apply(&pod("image", "Never", 1, &writes("image")).replace("busybox", "dev"));
+        cluster.apply(&pod("image", "Never", 1, &writes("image")).replace("debian", "dev"));
         cluster.apply(&pod("neither", "Never", 1, &writes("neither")));
         for name in ["asked", "image", "neither"] {
             cluster.until_reads(&format!("pod/{name}"), "{.status.phase}", "Succeeded");

@@ -204,7 +204,7 @@ fn volume_that_cannot_be_set_up_is_reported_until_it_can() {
         "containers:",
         &format!("volumes: [{{name: in, hostPath: {{path: {}, type: Directory}}}}]\n  containers:", place.display()),
     );
-    cluster.apply(&manifest.replace("image: busybox", "image: busybox, volumeMounts: [{name: in, mountPath: /in}]"));
+    cluster.apply(&manifest.replace("image: debian", "image: debian, volumeMounts: [{name: in, mountPath: /in}]"));
     let said = format!(
         "MountVolume.SetUp failed for volume \"in\" : hostPath type check failed: {} is not a directory",
         place.display()
@@ -274,8 +274,8 @@ fn sub_path_cannot_leave_its_volume() {
             "containers:",
             &format!("volumes: [{{name: in, hostPath: {{path: {}}}}}]\n  containers:", shared.display()),
         );
-        let mount = format!("image: busybox, volumeMounts: [{{name: in, mountPath: /in, subPath: {path}}}]");
-        cluster.apply(&manifest.replace("image: busybox", &mount));
+        let mount = format!("image: debian, volumeMounts: [{{name: in, mountPath: /in, subPath: {path}}}]");
+        cluster.apply(&manifest.replace("image: debian", &mount));
         let waiting = "{.status.containerStatuses[0].state.waiting";
         cluster.until_reads(&format!("pod/{name}"), &format!("{waiting}.reason}}"), "CreateContainerConfigError");
         let said = cluster.read(&format!("pod/{name}"), &format!("{waiting}.message}}"));
@@ -412,7 +412,7 @@ fn claim_keeps_its_data_until_it_is_deleted() {
         let on_data = |name: &str, script: &str| {
             pod(name, "Never", 1, script)
                 .replace("containers:", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]\n  containers:")
-                .replace("image: busybox", "image: busybox, volumeMounts: [{name: d, mountPath: /data}]")
+                .replace("image: debian", "image: debian, volumeMounts: [{name: d, mountPath: /data}]")
         };
         cluster.apply(&on_data("first", "echo handed over > /data/note"));
         cluster.until_reads("pod/first", "{.status.phase}", "Succeeded");
@@ -442,7 +442,7 @@ fn pod_of_a_waiting_claim_mounts_it_at_the_first_try() {
     );
     let writer = pod("writer", "Never", 1, "echo kept > /data/note")
         .replace("containers:", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}]\n  containers:")
-        .replace("image: busybox", "image: busybox, volumeMounts: [{name: d, mountPath: /data}]");
+        .replace("image: debian", "image: debian, volumeMounts: [{name: d, mountPath: /data}]");
     cluster.apply(&writer);
     cluster.until_reads("pod/writer", "{.status.phase}", "Succeeded");
     let events = cluster.ok("get events");
