@@ -46,7 +46,7 @@ fn image_is_relative(spec: &Value) -> bool {
     let text = |value: &Value| value.as_str().is_some_and(|text| !text.starts_with('/'));
     let program = spec["entrypoint"][0].as_str().is_some_and(|text| text.starts_with("./") || text.starts_with("../"));
     let globs = spec["watch"].as_array().into_iter().flatten().any(text);
-    program || globs || text(&spec["workingDir"]) || spec["build"].is_object()
+    program || globs || text(&spec["workingDir"]) || text(&spec["files"]) || spec["build"].is_object()
 }
 
 fn is_relative(container: &Value) -> bool {

@@ -92,6 +92,11 @@ impl ImageSettings {
         self.stored.spec.working_dir.as_deref().map(|folder| self.in_folder(folder))
     }
 
+    /// The folder with the image's files, for volumes of type `image`.
+    pub fn files(&self) -> Option<String> {
+        self.stored.spec.files.as_deref().map(|folder| self.in_folder(folder))
+    }
+
     /// The folder to build in: the folder that the build names, else the folder in which the program starts, else the manifest's.
     fn build_dir(&self, named: Option<&str>) -> Option<String> {
         named.map(|folder| self.in_folder(folder)).or_else(|| self.working_dir()).or_else(|| self.folder.clone())

@@ -29,6 +29,9 @@ kloop image set registry.example.com/team/web --entrypoint './web.py' --watch 'w
 # A program that is built first
 kloop image set team/api:dev --name api --entrypoint ./target/debug/api --build 'cargo build' --watch 'src/**/*.rs'
 
+# Pods that mount this image as a volume read the files of a folder
+kloop image set registry.example.com/team/model:1 --files ./model
+
 # The images of a team are PostgreSQL, as the recipe of that name says
 kloop image set registry.example.com/team/db --from postgres
 
@@ -56,6 +59,9 @@ pub struct Args {
     /// A variable, KEY=VALUE; may be given several times. Other variables stay as they are.
     #[arg(short, long, value_name = "KEY=VALUE")]
     env: Vec<String>,
+    /// The folder with the image's files, for pods that mount the image as a volume.
+    #[arg(long, value_name = "FOLDER")]
+    files: Option<String>,
     /// The working directory.
     #[arg(long, value_name = "FOLDER")]
     working_dir: Option<String>,
@@ -88,7 +94,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let fields = args.fields()?;
     if fields.is_empty() {
-        let why = "nothing to set: give at least one of --from, --entrypoint, --command, --env, --working-dir, --user, --port, \
+        let why = "nothing to set: give at least one of --from, --entrypoint, --command, --env, --files, --working-dir, --user, --port, \
                    --filesystem, --build and --watch is required";
         return Err(Failure::Usage("image set".into(), why.into()));
     }
@@ -155,7 +161,12 @@ impl Args {
                 *value = json!({"command": value.take()});
             }
         }
-        let texts = [("workingDir", &self.working_dir), ("user", &self.user), ("filesystem", &self.filesystem)];
+        let texts = [
+            ("files", &self.files),
+            ("workingDir", &self.working_dir),
+            ("user", &self.user),
+            ("filesystem", &self.filesystem),
+        ];
         for (field, text) in texts {
             let value = |text: &String| if text.is_empty() { Value::Null } else { json!(text) };
             fields.extend(text.as_ref().map(|text| (field, value(text))));

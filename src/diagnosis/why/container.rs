@@ -330,6 +330,9 @@ fn suggest_volume(failed: &str) -> Option<String> {
                 .into(),
         );
     }
+    if why.starts_with("no Image object names the files of ") {
+        return why.split_once(": run: ").map(|(_, command)| command.to_owned());
+    }
     if let Some(what) = why.strip_prefix("hostPath type check failed: ") {
         let (path, kind) = what.split_once(" is not a ")?;
         return Some(format!("make {path} a {kind} on this machine, or correct path and type of the hostPath"));

@@ -72,6 +72,9 @@ pub struct ImageSpec {
     /// Private folders of the container: empty at its start and deleted at its end, unless a volume is mounted there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<String>>,
+    /// The folder with the image's files, for pods that mount the image as a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// The working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
@@ -185,6 +188,7 @@ impl Typed for Image {
         omit::empty(&mut spec.path);
         omit::empty(&mut spec.package);
         omit::empty(&mut spec.volumes);
+        omit::empty(&mut spec.files);
         omit::empty(&mut spec.working_dir);
         omit::empty(&mut spec.user);
         omit::empty(&mut spec.ports);
@@ -394,6 +398,7 @@ mod tests {
                 entrypoint: Some(vec![]),
                 command: Some(vec![]),
                 env: Some(vec![ImageVariable::default()]),
+                files: Some(String::new()),
                 working_dir: Some(String::new()),
                 user: Some(String::new()),
                 ports: Some(vec![ImagePort {

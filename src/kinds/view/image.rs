@@ -92,6 +92,9 @@ fn describe(image: &Object, related: &dyn RelatedObjects, out: &mut Describe) {
     if spec.has("package") {
         out.field(0, "Package", spec.text("package"));
     }
+    if spec.has("files") {
+        out.field(0, "Files", spec.text("files"));
+    }
     out.field(0, "Working Dir", text_or(spec.text("workingDir"), "<none>"));
     out.field(0, "User", text_or(spec.text("user"), "<none>"));
     out.field(0, "Filesystem", text_or(spec.text("filesystem"), "<none>"));

@@ -1,6 +1,7 @@
 //! Decides what a volume contains, by the type of its source.
 
 use super::super::actions::StartFailure;
+use super::super::image;
 use super::super::pod::LocalPod;
 use super::super::resources;
 use super::{claim, files};
@@ -36,9 +37,9 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
         VolumeSource::Secret(secret) => files::secret(pod, secret).map(grouped),
         VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(grouped),
         VolumeSource::Projected(projected) => files::projected(pod, projected).map(grouped),
+        VolumeSource::Image(image) => image_files(pod, image.reference.as_deref().unwrap_or_default()),
         VolumeSource::Nfs(_)
         | VolumeSource::Csi(_)
-        | VolumeSource::Image(_)
         | VolumeSource::GitRepo(_)
         | VolumeSource::GcePersistentDisk(_)
         | VolumeSource::AwsElasticBlockStore(_)
@@ -59,6 +60,15 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
         | VolumeSource::StorageOs(_)
         | VolumeSource::ScaleIo(_) => unsupported(),
     }
+}
+
+/// Returns the folder with the files of an image, by the Image object of this name. Nothing is pulled.
+fn image_files(pod: &LocalPod, reference: &str) -> Result<VolumeContent, String> {
+    let folder = image::find_settings(pod.world, reference).and_then(|image| image.files());
+    let path = folder.ok_or_else(|| {
+        format!("no Image object names the files of {reference:?}: run: kloop image set {reference} --files FOLDER")
+    })?;
+    Ok(VolumeContent::Host { path, kind: "Directory".to_owned() })
 }
 
 /// The first volume that cannot be set up. It is checked only until the pod's first start, because mounted volumes stay.

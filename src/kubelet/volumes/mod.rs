@@ -134,6 +134,26 @@ mod tests {
     }
 
     #[test]
+    fn image_volume_shows_the_files_that_an_image_object_names() {
+        let mut machine = machine(json!([{"name": "v", "image": {"reference": "example.com/model:1"}}]));
+        machine.settle();
+        let why = "no Image object names the files of \"example.com/model:1\": \
+                   run: kloop image set example.com/model:1 --files FOLDER";
+        assert_eq!(failures(&machine), [format!("MountVolume.SetUp failed for volume \"v\" : {why}")]);
+        let metadata = json!({"name": "m", "uid": "m", "annotations": {"kloop.dev/manifest-dir": "/work"}});
+        let spec = json!({"patterns": ["example.com/model"], "files": "./model"});
+        machine.put("images.kloop.dev", json!({"metadata": metadata, "spec": spec}));
+        machine.settle();
+        assert_eq!(machine.summary(), "Running c+=running/0");
+        let files = started(&mut machine);
+        assert_eq!(file_lines(&files), ["v Host { path: \"/work/model\", kind: \"Directory\" }"]);
+        assert!(
+            files.mounts.iter().any(|mount| mount.path == "/m/v" && mount.read_only),
+            "nobody writes into an image"
+        );
+    }
+
+    #[test]
     fn ephemeral_volume_is_not_mounted_from_the_claim_of_others() {
         let mut machine = machine(
             json!([{"name": "d", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}]),

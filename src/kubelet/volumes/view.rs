@@ -87,12 +87,13 @@ fn mounts(
         let of_pod = pod.spec.volumes.iter().flatten().find(|volume| volume.name == wanted.name);
         let claim = of_pod.and_then(|volume| volume.persistent_volume_claim.as_ref());
         let claim_reads = claim.is_some_and(|claim| claim.read_only == Some(true));
+        let is_image = of_pod.is_some_and(|volume| volume.image.is_some());
         let follows = volumes.iter().any(|volume| *volume.name == *wanted.name && volume.source.follows());
         mounts.push(VolumeMountPoint {
             volume: wanted.name.as_str().into(),
             path: wanted.mount_path.clone(),
             sub_path: sub_path(pod, wanted, variables)?,
-            read_only: follows || claim_reads || wanted.read_only == Some(true),
+            read_only: follows || claim_reads || is_image || wanted.read_only == Some(true),
         });
     }
     Ok(mounts)

@@ -99,8 +99,7 @@ pub type TriedRules = Vec<(&'static str, String)>;
 pub fn resolve(start: &Start, environment: &Environment) -> Result<LaunchRequest, ImageRefusal> {
     let found =
         if start.command.is_empty() { by_image(start, environment, false)? } else { by_command(start, environment)? };
-    let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty());
-    let cwd = cwd.or_else(|| found.folder.clone());
+    let cwd = start.working_dir.clone().filter(|folder| !folder.is_empty()).or_else(|| found.folder.clone());
     let (user, home) = user(start)?;
     let mut env = merged(environment, start);
     if !declares_path(start) {
