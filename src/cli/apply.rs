@@ -3,7 +3,7 @@
 use super::dry_run::DryRun;
 use super::files::{self, FileFlags, Manifest};
 use super::flags::{ChangeFlags, DeletionFlags, ValidateFlag};
-use super::{CliResult, CommandContext, Failure, control_plane, targets};
+use super::{CliResult, CommandContext, Failure, change_cause, control_plane, targets};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::{Kind, manifest_folder};
@@ -164,8 +164,10 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         }
     }
     let (mut applied, mut needs_plane, all, mut done_count) = (Vec::new(), None, located.len(), 0);
+    let cause = context.change_cause.clone();
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
-        let object = object_to_send(manifest, kind, key)?;
+        let mut object = object_to_send(manifest, kind, key)?;
+        change_cause::record(cause.as_deref(), &mut object);
         if let Some(applier) = &applier {
             return applier.apply(txn, (manifest, kind), &object, &options);
         }

@@ -1,7 +1,7 @@
 //! `kloop autoscale`: a HorizontalPodAutoscaler for a workload.
 
 use super::create::generate::CreateFlags;
-use super::targets::{self, NamedFlags, Target};
+use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Quantity;
 use serde_json::{Value, json};
@@ -66,9 +66,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain(text));
     }
     let metrics = metrics(&args)?;
-    targets::for_each_target(context, &args.named.scope(), |context, target| {
-        autoscale_object(&args, context, target, &metrics)
-    })
+    let scope = Scope { as_written: true, ..args.named.scope() };
+    targets::for_each_target(context, &scope, |context, target| autoscale_object(&args, context, target, &metrics))
 }
 
 fn autoscale_object(args: &Args, context: &mut CommandContext, target: &Target, metrics: &[Value]) -> CliResult {

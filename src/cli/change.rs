@@ -2,7 +2,7 @@
 
 use super::dry_run::DryRun;
 use super::targets::Target;
-use super::{CliResult, CommandContext, Failure};
+use super::{CliResult, CommandContext, Failure, change_cause};
 use crate::apiserver::apply::three_way;
 use crate::apiserver::authorization::check_verb;
 use crate::apiserver::patch::{PatchType, patch, patched};
@@ -37,13 +37,14 @@ pub fn change_part(
     if dry_run == DryRun::Client {
         let mut object = target.object.clone();
         edit(&mut object)?;
+        context.record(&mut object);
         let changed = object != target.object;
         return Ok(WriteReply { object: object.into(), warnings: Vec::new(), changed });
     }
     let key = key_of(target.kind, &target.object);
     let options = context.options(FieldValidation::Warn, dry_run);
     options.check_manager("PatchOptions")?;
-    let mut failed = None;
+    let (mut failed, cause) = (None, context.change_cause.clone().filter(|_| part != UpdatePart::Scale));
     let done = context.api()?.write(options.dry_run, |txn| {
         check_verb(txn, "patch", part.subresource(), &key)?;
         let old = read::get(txn, &key)?;
@@ -52,6 +53,7 @@ pub fn change_part(
             failed = Some(failure);
             return Err(Status::new(Reason::BadRequest, "the edit failed"));
         }
+        change_cause::record(cause.as_deref(), &mut object);
         match txn.is_remote() {
             true => patch_difference(txn, target.kind, (&old, &object), part, &options),
             false => write_update(txn, target.kind, &object, part, &options),

@@ -4,7 +4,7 @@ use super::contexts::{self, ClusterChoice, ServerEntries};
 use super::dry_run::DryRun;
 use super::program_name::in_own_words;
 use super::progress_line::ProgressLine;
-use super::{CliResult, Failure, Globals, context_settings};
+use super::{CliResult, Failure, Globals, change_cause, context_settings};
 use crate::apiserver::api::ServerCopy;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
@@ -44,6 +44,8 @@ pub struct CommandContext {
     placeholder: Option<Api>,
     /// Whether the verb creates the cluster, even in a folder that does not exist.
     allow_new_cluster: bool,
+    /// The command line, with `--record`: see [`CommandContext::record`].
+    pub change_cause: Option<String>,
     /// Number of objects printed so far.
     pub printed: usize,
     /// The prefix of warnings, coloured if standard error is a terminal.
@@ -86,6 +88,7 @@ impl CommandContext {
             api: None,
             placeholder: None,
             allow_new_cluster: false,
+            change_cause: None,
             printed: 0,
             warning,
             warned: Vec::new(),
@@ -122,6 +125,11 @@ impl CommandContext {
         let manager = Some(self.manager.clone());
         let dry_run = dry_run != DryRun::None;
         WriteOptions { field_validation: validation, dry_run, manager, ..WriteOptions::default() }
+    }
+
+    /// With `--record`, writes the command line into an annotation of an object that is sent.
+    pub fn record(&self, object: &mut Object) {
+        change_cause::record(self.change_cause.as_deref(), object);
     }
 
     /// The namespace of `--namespace`, else the default namespace.

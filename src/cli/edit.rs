@@ -217,9 +217,12 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
         UpdatePart::Scale => format!("scale.autoscaling/{}", object.name()),
         _ => context.name_of(kind, object),
     };
-    let edited = if args.save_config { with_last_applied(edited) } else { edited.clone() };
+    let mut edited = if args.save_config { with_last_applied(edited) } else { edited.clone() };
     if edited == shown {
         return context.print_line(&format!("{name} skipped"));
+    }
+    if part == UpdatePart::Main {
+        context.record(&mut edited);
     }
     let (language, change) = match merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) if part != UpdatePart::Scale => {

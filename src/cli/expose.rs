@@ -1,7 +1,7 @@
 //! `kloop expose`: creates a Service for an existing workload, pod or Service.
 
 use super::create::generate::{CreateFlags, Overrides};
-use super::targets::{self, NamedFlags, Target};
+use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure, key_changes};
 use crate::object::Object;
 use serde_json::{Value, json};
@@ -73,7 +73,8 @@ const MAX_NAME: usize = 63;
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    targets::for_each_target(context, &args.named.scope(), |context, target| expose_object(&args, context, target))
+    let scope = Scope { as_written: true, ..args.named.scope() };
+    targets::for_each_target(context, &scope, |context, target| expose_object(&args, context, target))
 }
 
 fn expose_object(args: &Args, context: &mut CommandContext, target: &Target) -> CliResult {

@@ -220,9 +220,11 @@ pub struct MakeFlags {
 }
 
 impl MakeFlags {
-    /// The object to send: with `--save-config`, its configuration is in its annotation.
-    pub fn noted(&self, object: Object) -> Object {
-        if self.save_config { with_last_applied(&object) } else { object }
+    /// The object to send: with `--save-config`, its configuration is in its annotation, with `--record` the command.
+    pub fn noted(&self, context: &CommandContext, object: Object) -> Object {
+        let mut object = if self.save_config { with_last_applied(&object) } else { object };
+        context.record(&mut object);
+        object
     }
 }
 

@@ -5,6 +5,7 @@
 //! equal flags counts.
 
 use super::Cli;
+use super::change_cause::with_record_flag;
 use crate::managed_fields::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
@@ -20,7 +21,61 @@ pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgM
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);
     let mentioned = with_kubectl_conventions(Cli::with_verbs(is_mentioned));
+    let line = with_subcommands_first(line, &mentioned);
     mentioned.try_get_matches_from(&line).or_else(|_| command().try_get_matches_from(&line))
+}
+
+/// Moves subcommands in front of the flags that follow the verb: as in kubectl, such flags are the subcommand's.
+fn with_subcommands_first(mut line: Vec<OsString>, root: &Command) -> Vec<OsString> {
+    let Some((mut end, verb)) = next_subcommand(&line, 1, root, root) else { return line };
+    let mut parent = verb;
+    end += 1;
+    while let Some((at, found)) = next_subcommand(&line, end, parent, root) {
+        line[end..=at].rotate_right(1);
+        parent = found;
+        end += 1;
+    }
+    line
+}
+
+/// Returns the first word from a place on that is neither a flag nor the value of one, if it is a subcommand of `parent`.
+fn next_subcommand<'a>(
+    line: &[OsString],
+    from: usize,
+    parent: &'a Command,
+    root: &Command,
+) -> Option<(usize, &'a Command)> {
+    let mut at = from;
+    loop {
+        let word = line.get(at)?.to_str()?;
+        match word.starts_with('-') {
+            true if word == "--" => return None,
+            true if takes_next_word(word, parent, root) => at += 2,
+            true => at += 1,
+            false => return Some((at, parent.find_subcommand(word)?)),
+        }
+    }
+}
+
+/// Whether the value of a flag is the next word. As in kubectl, it is for flags that the command does not know.
+fn takes_next_word(word: &str, parent: &Command, root: &Command) -> bool {
+    let known = |is_meant: &dyn Fn(&Arg) -> bool| {
+        let mut args = parent.get_arguments().chain(root.get_arguments());
+        args.find(|arg| is_meant(arg)).map(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set())
+    };
+    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    match letters {
+        _ if word.contains('=') => false,
+        None => {
+            let name = &word[2..];
+            known(&|arg| arg.get_long() == Some(name)).unwrap_or(name != "help")
+        }
+        Some(letters) => {
+            let mut letters = letters.chars();
+            let (Some(letter), None) = (letters.next(), letters.next()) else { return false };
+            known(&|arg| arg.get_short() == Some(letter)).unwrap_or(letter != 'h')
+        }
+    }
 }
 
 /// Returns the field manager with kubectl's names: from the verb, or `--field-manager`.
@@ -43,7 +98,11 @@ pub fn manager(matches: &ArgMatches) -> FieldManager {
 }
 
 fn with_kubectl_conventions(command: Command) -> Command {
-    command.args_override_self(true).mut_args(switch).mut_subcommands(with_kubectl_conventions)
+    with_switches(with_record_flag(command))
+}
+
+fn with_switches(command: Command) -> Command {
+    command.args_override_self(true).mut_args(switch).mut_subcommands(with_switches)
 }
 
 /// Makes a switch accept a value after `=`; leaves other flags unchanged.
@@ -135,6 +194,26 @@ mod tests {
             let whole = command().try_get_matches_from(words()).expect_err(line).to_string();
             assert_eq!(parse(words()).expect_err(line).to_string(), whole, "{line}");
         }
+    }
+
+    #[test]
+    fn flags_before_a_subcommand_are_those_of_the_subcommand() {
+        let cases = [
+            ("create -s https://a clusterrole a --verb get", "create clusterrole -s https://a a --verb get"),
+            ("create --dry-run=client -n b secret generic a", "create secret generic --dry-run=client -n b a"),
+            ("-n b create --dry-run=client -o name cm a", "-n b create cm --dry-run=client -o name a"),
+            ("rollout --timeout 5s status deploy/a", "rollout status --timeout 5s deploy/a"),
+            ("create -f cm", "create -f cm"),
+            ("create -- cm a", "create -- cm a"),
+            ("get -n cm pods", "get -n cm pods"),
+        ];
+        let root = command();
+        for (words, expected) in cases {
+            let words = std::iter::once("kloop").chain(words.split(' ')).map(OsString::from).collect();
+            let moved = with_subcommands_first(words, &root).join(" ".as_ref());
+            assert_eq!(moved.to_str().unwrap(), format!("kloop {expected}"));
+        }
+        assert!(parse("kloop create -s https://a --dry-run=client cm a".split(' ')).is_ok());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod autoscale;
 mod backup;
 mod certificate;
 mod change;
+mod change_cause;
 mod check_globals;
 mod cluster_info;
 mod completion;
@@ -157,6 +158,11 @@ pub fn main() -> ExitCode {
     let name = matches.subcommand_name().unwrap_or_default();
     let mut context = CommandContext::new(cli.globals, name);
     context.manager = grammar::manager(&matches);
+    if change_cause::has_record_flag(&matches) {
+        context.print_notice("Flag --record has been deprecated, --record will be removed in the future");
+        let program = std::env::args_os().next().unwrap_or_default();
+        context.change_cause = change_cause::change_cause(&matches, &grammar::command(), &program.to_string_lossy());
+    }
     context.name_writer(name);
     if let Err(failure) = diagnostics::start() {
         return context.finish(&Err(failure));

@@ -1,6 +1,6 @@
 //! `kloop patch`: patches objects.
 
-use super::change::patch_scale;
+use super::change::{change as change_object, patch_scale};
 use super::dry_run::DryRun;
 use super::flags::ChangeFlags;
 use super::targets::{self, Scope, ScopeFlags, Target};
@@ -169,9 +169,25 @@ fn patch_object(
         return Err(Failure::doing(status, if args.subresource == "scale" { "" } else { &args.subresource }));
     };
     let api = context.api()?;
-    let reply = api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, change, part, &options))?;
+    let mut reply =
+        api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, change, part, &options))?;
     context.warn(&reply.warnings);
+    if context.change_cause.is_some() {
+        reply = record(context, kind, reply, dry_run)?;
+    }
     print_patched(args, context, target, reply, dry_run)
+}
+
+/// Records the command in the patched object.
+fn record(
+    context: &mut CommandContext,
+    kind: &'static Kind,
+    reply: WriteReply,
+    dry_run: DryRun,
+) -> CliResult<WriteReply> {
+    let patched = Target { kind, object: reply.object.as_ref().clone() };
+    let recorded = change_object(context, &patched, dry_run, |_| Ok(()))?;
+    Ok(WriteReply { changed: reply.changed || recorded.changed, ..recorded })
 }
 
 fn print_patched(

@@ -110,6 +110,7 @@ fn apply_manifest(
     preview: &mut Preview,
     manifest: &files::Manifest,
 ) -> CliResult<(Key, &'static str)> {
+    targets::check_type(manifest)?;
     let (kind, key) = targets::locate(context, manifest)?;
     let object = targets::prepare_object(manifest, kind, &key);
     let options = WriteOptions::default();

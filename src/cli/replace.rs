@@ -90,9 +90,10 @@ fn replace_object(
     dry_run: DryRun,
     validation: FieldValidation,
 ) -> CliResult {
+    targets::check_type(manifest)?;
     let (kind, key) = targets::named(context, manifest)?;
     let mut object = targets::prepare_object(manifest, kind, &key);
-    object = args.make.noted(object);
+    object = args.make.noted(context, object);
     let options = context.options(validation, dry_run);
     let doing = |status| Failure::doing(status, format!("error when replacing {:?}", manifest.source));
     let object = if dry_run == DryRun::Client {

@@ -1,6 +1,6 @@
 //! `kloop scale`: sets the number of replicas.
 
-use super::change::change_part;
+use super::change::{change, change_part};
 use super::deadline::Deadline;
 use super::dry_run::DryRun;
 use super::flags::{self, ChangeFlags};
@@ -101,6 +101,9 @@ fn scale_object(
     })?;
     if let Some(timeout) = timeout.filter(|_| dry_run == DryRun::None) {
         wait(args, context, target, timeout)?;
+    }
+    if context.change_cause.is_some() && dry_run != DryRun::Client {
+        change(context, target, dry_run, |_| Ok(()))?;
     }
     args.change.print_change(context, target.kind, &reply.object, "scaled", dry_run)
 }

@@ -11,6 +11,7 @@ use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::decode;
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::{Transaction, WriteOptions};
+use crate::go::json::to_json;
 use crate::kinds::view::related;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::selector::{FieldSelector, Selector};
@@ -197,6 +198,8 @@ pub struct Scope<'a> {
     pub all_namespaces: bool,
     /// `--local`: uses the objects in files without reading the cluster.
     pub local: bool,
+    /// Takes the objects of files as they are written, which the cluster need not have.
+    pub as_written: bool,
     /// With `local`: accepts only built-in kinds.
     pub typed: bool,
     /// `-l` selects the objects of files by the labels in the files. Otherwise the labels in the cluster count, as in kubectl.
@@ -369,6 +372,8 @@ fn find_in_files(
     for manifest in manifests {
         let located = match scope.local {
             true => target_from_manifest(context.kinds(), &manifest, scope.typed),
+            false if scope.as_written => named(context, &manifest)
+                .map(|(kind, key)| Target { kind, object: prepare_object(&manifest, kind, &key) }),
             false => named(context, &manifest).and_then(|(kind, key)| {
                 let object = context.read_view(|txn| read::get(txn, &key))?;
                 Ok(Target { kind, object })
@@ -426,9 +431,10 @@ pub fn locate(context: &CommandContext, manifest: &Manifest) -> CliResult<(&'sta
     Ok((kind, Key::new(kind.resource, &namespace, object.name())))
 }
 
-/// Like [`locate`]; with `--dry-run=client`, also accepts custom kinds that the cluster does not
+/// Like [`locate`], for verbs that validate manifests; with `--dry-run=client`, also accepts custom kinds that the cluster does not
 /// define.
 pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun) -> CliResult<(&'static Kind, Key)> {
+    check_type(manifest)?;
     let object = &manifest.object;
     let is_known = context.kinds().by_kind(object.api_version(), object.kind()).is_some();
     if dry_run != DryRun::Client || is_known || !kinds::unknown::is_custom(object.api_version()) {
@@ -481,8 +487,8 @@ pub fn hint_duplicates(context: &mut CommandContext, manifests: &[Manifest]) {
     hints.iter().for_each(|hint| context.print_notice(hint));
 }
 
-/// Returns the kind of a manifest's object.
-pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static Kind> {
+/// Refuses a manifest without a kind, for verbs that validate manifests before they decode them.
+pub fn check_type(manifest: &Manifest) -> CliResult {
     let (object, source) = (&manifest.object, &manifest.source);
     if !object.0.is_object() {
         return Err(Failure::plain(format!(
@@ -497,6 +503,16 @@ pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static 
                  turn validation off with --validate=false"
             )));
         }
+    }
+    Ok(())
+}
+
+/// Returns the kind of a manifest's object.
+pub fn kind_of(kinds: &KindRegistry, manifest: &Manifest) -> CliResult<&'static Kind> {
+    let (object, source) = (&manifest.object, &manifest.source);
+    if object.kind().is_empty() {
+        let text = to_json(&object.0);
+        return Err(Failure::plain(format!("unable to decode {source:?}: Object 'Kind' is missing in '{text}'")));
     }
     kinds.by_kind(object.api_version(), object.kind()).ok_or_else(|| {
         Failure::plain(format!(

@@ -117,5 +117,5 @@ fn sent(
     if dry_run != DryRun::Client {
         object.unset(&["metadata", "resourceVersion"]);
     }
-    Ok((kind, args.make.noted(object)))
+    Ok((kind, args.make.noted(context, object)))
 }

@@ -104,7 +104,7 @@ impl CreateFlags {
         if let Some(here) = current_folder() {
             record(&mut object, &here);
         }
-        object = self.make.noted(object);
+        object = self.make.noted(context, object);
         let options = context.options(self.make.validate.parse()?, dry_run);
         if dry_run == DryRun::Client {
             return Ok(object);

@@ -1,7 +1,8 @@
 //! `kloop rollout history`: prints the revisions of a workload, or one of them.
 
-use super::revisions::{self, CHANGE_CAUSE, WorkloadRevision, described};
+use super::revisions::{self, WorkloadRevision, described};
 use super::{for_each_workload, group_kind};
+use crate::cli::change_cause::CHANGE_CAUSE;
 use crate::cli::flags::PrintFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};

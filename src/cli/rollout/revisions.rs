@@ -2,6 +2,7 @@
 //! kinds.
 
 use crate::apiserver::rules::names::key_of;
+use crate::cli::change_cause::CHANGE_CAUSE;
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::merge_rules;
@@ -10,7 +11,6 @@ use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
 
 /// Annotation with the cause of a revision.
-pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 /// Label that distinguishes the pods of a Deployment's ReplicaSets.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
