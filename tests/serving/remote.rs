@@ -214,6 +214,26 @@ fn verbs_that_change_objects_send_patches() {
 }
 
 #[test]
+fn forced_apply_makes_the_object_again_or_restores_it() {
+    let cluster = Cluster::new();
+    let _server = Server::start(&cluster, &[]);
+    let user = RemoteUser::new(&cluster);
+    user.ok("apply -f -", WEB);
+    let old = cluster.read("deployment/web", "{.metadata.uid}");
+    let renamed = WEB.replace("app: web", "app: shop").replace("{name: web}", "{name: web, resourceVersion: '1'}");
+    let said = user.run("apply -f -", &renamed);
+    assert!(said.err.starts_with("Error from server (Conflict): "), "{}", said.err);
+    assert_eq!(user.ok("apply --force -f -", &renamed), "deployment.apps/web configured\n");
+    let new = cluster.read("deployment/web", "{.metadata.uid}");
+    assert_ne!(new, old);
+    let wrong = renamed.replace("matchLabels: {app: shop}", "matchLabels: {app: other}");
+    let said = user.run("apply --force -f -", &wrong);
+    assert!(said.err.contains("`selector` does not match template `labels`"), "{}", said.err);
+    assert_eq!(cluster.read("deployment/web", "{.spec.selector.matchLabels.app}"), "shop");
+    assert_ne!(cluster.read("deployment/web", "{.metadata.uid}"), new);
+}
+
+#[test]
 fn scale_of_a_custom_resource_is_patched_behind_a_server() {
     let cluster = Cluster::new();
     let _server = Server::start(&cluster, &[]);
