@@ -307,7 +307,10 @@ fn servers_are_never_confused_with_this_cluster() {
         ),
         ("get pods -s https://127.0.0.1:9", "The connection to the server 127.0.0.1:9 was refused"),
         ("get pods --context a --state b.db", "error: --state names the file b.db, and the context another one: "),
-        ("get pods --context sea", "error: context \"sea\" does not exist\nhint: kloop config get-contexts lists"),
+        (
+            "get pods --context sea",
+            "Error in configuration: context was not found for specified context: sea\nhint: kloop config get-contexts lists",
+        ),
     ] {
         let (said, refused, well) = kloop_at(home, words);
         assert!(said.is_empty() && refused.starts_with(error) && !well, "{words}: {said}{refused}");

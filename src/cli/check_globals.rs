@@ -4,6 +4,7 @@ use super::contexts::{ServerEntries, USER};
 use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, flags, rest, server_verbs};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
+use crate::client::RequestLog;
 use crate::joined_node;
 use crate::object::time;
 use std::path::Path;
@@ -16,7 +17,7 @@ const ALL_READERS: [&str; 5] = ["history", "plan", "ps", "undo", "why"];
 const API_ONLY: [&str; 5] = ["dns", "image", "import", "open", "url"];
 
 /// The verbs that may run on the copy of a joined node: they do not change it, or have their own rules for it.
-const COPY_VERBS: [&str; 37] = [
+const COPY_VERBS: [&str; 38] = [
     "api-resources",
     "api-versions",
     "attach",
@@ -38,6 +39,7 @@ const COPY_VERBS: [&str; 37] = [
     "help",
     "history",
     "import",
+    "kuberc",
     "kustomize",
     "logs",
     "node",
@@ -57,7 +59,7 @@ const COPY_VERBS: [&str; 37] = [
 ];
 
 /// Verbs that run without a cluster, also where the flags or the current context choose none.
-const WITHOUT_CLUSTER: [&str; 7] = ["completion", "help", "import", "kustomize", "options", "plugin", "tour"];
+const WITHOUT_CLUSTER: [&str; 8] = ["completion", "help", "import", "kuberc", "kustomize", "options", "plugin", "tour"];
 
 impl Globals {
     /// Returns the time limit of a request; `None` means no limit. A number without a unit is seconds.
@@ -102,7 +104,9 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     if let Some(entries) = context.take_server().filter(|_| !WITHOUT_CLUSTER.contains(&verb))
         && !is_served_here(&entries, context)?
     {
-        let config = entries.config(&globals)?;
+        let mut config = entries.config(&globals)?;
+        config.credentials.restrict_plugin(&context.plugin_policy, takes_input());
+        config.log = RequestLog::at_level(level(globals.v.as_deref()));
         server_verbs::check(verb, &config)?;
         check_impersonation(&globals)?;
         return context.connect(config);
@@ -149,11 +153,12 @@ fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
     let globals = &context.globals;
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     // `kloop node join` shows it to the server.
-    if is_set(&globals.token) && verb != "node" {
-        return Err(Failure::plain(
-            "--token is not supported: the cluster is a file, and everyone who can open it has all rights\nhint: leave the flag out, or name \
-             the server that takes the token with --server",
-        ));
+    let flag = if is_set(&globals.username) { "--username" } else { "--token" };
+    if is_set(&globals.username) || is_set(&globals.token) && verb != "node" {
+        return Err(Failure::plain(format!(
+            "{flag} is not supported: the cluster is a file, and everyone who can open it has all rights\nhint: leave the flag out, or name \
+             the server that takes it with --server",
+        )));
     }
     check_impersonation(globals)?;
     let user = globals.as_user.as_deref().filter(|user| !user.is_empty());
@@ -172,7 +177,8 @@ fn check_identity(context: &CommandContext, verb: &str) -> CliResult {
 /// Refuses groups or a uid without a user.
 fn check_impersonation(globals: &Globals) -> CliResult {
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-    if !is_set(&globals.as_user) && (!globals.as_group.is_empty() || is_set(&globals.as_uid)) {
+    let has_more = !globals.as_group.is_empty() || !globals.as_user_extra.is_empty() || is_set(&globals.as_uid);
+    if !is_set(&globals.as_user) && has_more {
         return Err(Failure::plain(format!(
             "requesting uid, groups or user-extra for {USER} without impersonating a user"
         )));
@@ -188,6 +194,18 @@ fn check_reads_all(context: &mut CommandContext) -> CliResult {
     let request = AccessRequest::for_resource("list", everything);
     context.read_view(|txn| check_access(txn, &user, &request).map(drop))?;
     Ok(())
+}
+
+/// Whether a word of the command line stands for standard input.
+fn takes_input() -> bool {
+    let mut words = std::env::args_os().take_while(|word| word != "--");
+    words.any(|word| ["-", "-f-", "--filename=-"].iter().any(|input| word == *input))
+}
+
+/// Returns the level of `-v`, as far as it is one of requests.
+fn level(text: Option<&str>) -> u8 {
+    let level: i32 = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    u8::try_from(level.max(0)).unwrap_or(u8::MAX)
 }
 
 /// Accepts a number, or a boolean, because `-v` is a switch for some verbs.
@@ -219,7 +237,7 @@ mod tests {
         }
         let text = checked("get", |globals| globals.context = Some("prod".into())).unwrap_err();
         assert!(
-            text.starts_with("error: context \"prod\" does not exist\nhint: the cluster is the file /nowhere/shop"),
+            text.starts_with("Error in configuration: context was not found for specified context: prod\nhint: the cluster is the file /nowhere/shop"),
             "{text}"
         );
         assert!(checked("get", |globals| globals.cluster = Some("prod".into())).is_err());

@@ -8,7 +8,7 @@ use super::{CliResult, Failure, Globals, change_cause, context_settings};
 use crate::apiserver::api::ServerCopy;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
-use crate::client::{ApiClient, ClientError, ServerConfig};
+use crate::client::{ApiClient, ClientError, PluginPolicy, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Object, Status, Time, format_count};
@@ -44,6 +44,8 @@ pub struct CommandContext {
     placeholder: Option<Api>,
     /// Whether the verb creates the cluster, even in a folder that does not exist.
     allow_new_cluster: bool,
+    /// The credential plugins that may run.
+    pub plugin_policy: PluginPolicy,
     /// The command line, with `--record`: see [`CommandContext::record`].
     pub change_cause: Option<String>,
     /// Number of objects printed so far.
@@ -89,6 +91,7 @@ impl CommandContext {
             placeholder: None,
             allow_new_cluster: false,
             change_cause: None,
+            plugin_policy: PluginPolicy::default(),
             printed: 0,
             warning,
             warned: Vec::new(),
@@ -192,6 +195,13 @@ impl CommandContext {
         self.client.as_ref()
     }
 
+    /// Reads the lists of a server in pages of this size (`--chunk-size`); 0 for whole lists.
+    pub fn set_chunk_size(&self, size: i64) {
+        if let Some(client) = &self.client {
+            client.set_page_size(u32::try_from(size).unwrap_or_default());
+        }
+    }
+
     /// Returns the client of the server, for commands that run with a server only.
     pub fn require_client(&self) -> CliResult<ApiClient> {
         self.client.clone().ok_or_else(no_server)
@@ -276,7 +286,7 @@ impl CommandContext {
         }
         if let Some(name) = self.globals.as_user.as_deref().filter(|name| !name.is_empty()) {
             let uid = self.globals.as_uid.as_deref().unwrap_or_default();
-            return Some(User::impersonated(name, uid, &self.globals.as_group, BTreeMap::new()));
+            return Some(User::impersonated(name, uid, &self.globals.as_group, self.globals.user_extra()));
         }
         let field = |field: &str| self.cluster.user.get(field);
         let text = |name: &str| field(name).and_then(Value::as_str).filter(|text| !text.is_empty());

@@ -54,13 +54,14 @@ pub struct Args {
     /// If true, display events related to the described object [default: true for a single object].
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     show_events: Option<bool>,
-    /// Accepted for compatibility with kubectl; lists are always returned in one piece.
+    /// Return large lists in chunks rather than all at once. Pass 0 to disable. A state file is read at once.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    context.set_chunk_size(args.chunk_size);
     args.at.travel(context)?;
     if args.which.is_empty() {
         return Err(Failure::plain(

@@ -56,13 +56,14 @@ pub struct Args {
     /// When using the default output format, don't print headers.
     #[arg(long)]
     no_headers: bool,
-    /// Accepted for compatibility with kubectl; lists are always returned whole.
+    /// Return large lists in chunks rather than all at once. Pass 0 to disable. A state file is read at once.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    context.set_chunk_size(args.chunk_size);
     let known = |word: &String| ["normal", "warning"].contains(&word.to_lowercase().as_str());
     if !args.types.iter().all(known) {
         return Err(Failure::plain("valid --types are Normal or Warning"));

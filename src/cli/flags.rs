@@ -37,14 +37,27 @@ impl WriteFlags {
                 context.print_notice("W --dry-run is deprecated and can be replaced with --dry-run=client.");
                 Ok(DryRun::Client)
             }
-            Some("true" | "false") => {
-                let text = "Invalid dry-run value. Must be \"none\", \"server\", or \"client\".";
-                Err(Failure::plain(text))
+            Some(other) if boolean(other).is_ok() => {
+                let is_set = boolean(other) == Ok(true);
+                let (strategy, dry_run) = if is_set { ("client", DryRun::Client) } else { ("none", DryRun::None) };
+                context.print_notice(&format!(
+                    "W --dry-run={other} is deprecated (boolean value) and can be replaced with --dry-run={strategy}."
+                ));
+                Ok(dry_run)
             }
             Some(other) => Err(Failure::plain(format!(
                 "Invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\"."
             ))),
         }
+    }
+}
+
+/// Parses Go's spellings of a boolean.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
     }
 }
 
@@ -287,6 +300,11 @@ impl LabelFlag {
     /// The selector as written.
     pub fn text(&self) -> Option<&str> {
         without_blank(self.selector.as_deref())
+    }
+
+    /// Whether the flag is given, also where it is empty.
+    pub fn is_given(&self) -> bool {
+        self.selector.is_some()
     }
 
     /// Parses the selector.

@@ -2,6 +2,7 @@
 
 use crate::object::time;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,7 @@ pub struct Globals {
     /// [default: $KLOOP_STATE, else the state of the current context, else $XDG_STATE_HOME/kloop/default/state.db].
     #[arg(long, global = true, value_name = "PATH")]
     pub state: Option<PathBuf>,
-    /// Number for the log level verbosity. Accepted for compatibility with kubectl; commands have
-    /// no log.
+    /// Number for the log level verbosity. From 6 on, commands log their requests to a server: 7 adds headers, 8 bodies.
     #[arg(short, long, global = true, value_name = "LEVEL")]
     pub(super) v: Option<String>,
     /// The name of the kubeconfig context to use, instead of the current one ("config get-contexts" lists them).
@@ -50,6 +50,19 @@ pub struct Globals {
     /// UID to impersonate for the operation.
     #[arg(long, global = true, value_name = "UID")]
     pub(super) as_uid: Option<String>,
+    /// User extras to impersonate for the operation, this flag can be repeated to specify multiple values for the same key.
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub(super) as_user_extra: Vec<String>,
+    /// Username for basic authentication to the API server. A cluster that is a file takes none.
+    #[arg(long, global = true, value_name = "NAME", hide = true)]
+    pub(super) username: Option<String>,
+    /// Password for basic authentication to the API server.
+    #[arg(long, global = true, value_name = "PASSWORD", hide = true)]
+    pub(super) password: Option<String>,
+    /// Path to the kuberc file to use for preferences. This can be disabled by exporting KUBECTL_KUBERC=false feature gate or turning
+    /// off the feature KUBERC=off.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) kuberc: Option<PathBuf>,
     /// Treat warnings received from the server as errors and exit with a non-zero exit code.
     #[arg(long, global = true)]
     pub(super) warnings_as_errors: bool,
@@ -63,6 +76,20 @@ impl Globals {
     /// The token with which this machine joins a cluster.
     pub fn join_token(&self) -> Option<String> {
         self.token.clone().filter(|token| !token.is_empty())
+    }
+
+    /// The file of `--kuberc`.
+    pub fn kuberc(&self) -> Option<&Path> {
+        self.kuberc.as_deref()
+    }
+
+    /// Returns the values of each key of `--as-user-extra`.
+    pub fn user_extra(&self) -> BTreeMap<String, Vec<String>> {
+        let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, value) in self.as_user_extra.iter().filter_map(|word| word.split_once('=')) {
+            extra.entry(key.to_owned()).or_default().push(value.to_owned());
+        }
+        extra
     }
 
     /// Returns the flags that choose the server and the user, for another command with the same.
@@ -79,6 +106,8 @@ impl Globals {
             ("--user", &self.user),
             ("--server", &self.server),
             ("--token", &self.token),
+            ("--username", &self.username),
+            ("--password", &self.password),
             ("--as", &self.as_user),
             ("--as-uid", &self.as_uid),
             ("--tls-server-name", &self.connection.tls_server_name),
@@ -92,6 +121,7 @@ impl Globals {
         ];
         files.iter().for_each(|(flag, value)| add(flag, value.as_deref().map(Path::as_os_str)));
         self.as_group.iter().for_each(|group| add("--as-group", Some(OsStr::new(group))));
+        self.as_user_extra.iter().for_each(|extra| add("--as-user-extra", Some(OsStr::new(extra))));
         if let Some(skips) = self.connection.insecure_skip_tls_verify {
             arguments.push(format!("--insecure-skip-tls-verify={skips}").into());
         }

@@ -6,6 +6,7 @@
 
 use super::Cli;
 use super::change_cause::with_record_flag;
+use super::flags::boolean;
 use crate::managed_fields::FieldManager;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
@@ -21,13 +22,14 @@ pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgM
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);
     let mentioned = with_kubectl_conventions(Cli::with_verbs(is_mentioned));
-    let line = with_subcommands_first(line, &mentioned);
+    let (line, _) = with_subcommands_first(line, &mentioned);
     mentioned.try_get_matches_from(&line).or_else(|_| command().try_get_matches_from(&line))
 }
 
-/// Moves subcommands in front of the flags that follow the verb: as in kubectl, such flags are the subcommand's.
-fn with_subcommands_first(mut line: Vec<OsString>, root: &Command) -> Vec<OsString> {
-    let Some((mut end, verb)) = next_subcommand(&line, 1, root, root) else { return line };
+/// Moves subcommands in front of the flags that follow the verb: as in kubectl, such flags are the subcommand's. Returns the line, and
+/// the place after the last subcommand.
+pub fn with_subcommands_first(mut line: Vec<OsString>, root: &Command) -> (Vec<OsString>, usize) {
+    let Some((mut end, verb)) = next_subcommand(&line, 1, root, root) else { return (line, 1) };
     let mut parent = verb;
     end += 1;
     while let Some((at, found)) = next_subcommand(&line, end, parent, root) {
@@ -35,16 +37,27 @@ fn with_subcommands_first(mut line: Vec<OsString>, root: &Command) -> Vec<OsStri
         parent = found;
         end += 1;
     }
-    line
+    (line, end)
 }
 
-/// Returns the first word from a place on that is neither a flag nor the value of one, if it is a subcommand of `parent`.
+/// Returns the place of the first word that is neither a flag nor the value of one.
+pub fn first_word(line: &[OsString], root: &Command) -> Option<usize> {
+    next_word(line, 1, root, root)
+}
+
+/// Returns the next word if it is a subcommand of `parent`.
 fn next_subcommand<'a>(
     line: &[OsString],
     from: usize,
     parent: &'a Command,
     root: &Command,
 ) -> Option<(usize, &'a Command)> {
+    let at = next_word(line, from, parent, root)?;
+    Some((at, parent.find_subcommand(&line[at])?))
+}
+
+/// Returns the place of the first word from a place on that is neither a flag nor the value of one.
+fn next_word(line: &[OsString], from: usize, parent: &Command, root: &Command) -> Option<usize> {
     let mut at = from;
     loop {
         let word = line.get(at)?.to_str()?;
@@ -52,7 +65,7 @@ fn next_subcommand<'a>(
             true if word == "--" => return None,
             true if takes_next_word(word, parent, root) => at += 2,
             true => at += 1,
-            false => return Some((at, parent.find_subcommand(word)?)),
+            false => return Some(at),
         }
     }
 }
@@ -117,15 +130,6 @@ fn switch(arg: Arg) -> Arg {
         .default_value(default)
         .default_missing_value("true")
         .value_parser(boolean)
-}
-
-/// Parses Go's spellings of a boolean.
-fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
-    }
 }
 
 #[cfg(test)]
@@ -210,7 +214,7 @@ mod tests {
         let root = command();
         for (words, expected) in cases {
             let words = std::iter::once("kloop").chain(words.split(' ')).map(OsString::from).collect();
-            let moved = with_subcommands_first(words, &root).join(" ".as_ref());
+            let moved = with_subcommands_first(words, &root).0.join(" ".as_ref());
             assert_eq!(moved.to_str().unwrap(), format!("kloop {expected}"));
         }
         assert!(parse("kloop create -s https://a --dry-run=client cm a".split(' ')).is_ok());

@@ -58,6 +58,7 @@ mod import;
 mod input;
 mod key_changes;
 mod kubeconfig;
+mod kuberc;
 mod kustomize;
 mod log_writer;
 mod logs;
@@ -129,9 +130,10 @@ impl Cli {
 /// Runs the plugin that answers an unknown command, if there is one.
 fn answer_with_plugin(error: &clap::Error) -> Option<ExitCode> {
     let words = plugin::command_words();
-    // A word that is not a verb may stand below one that is.
+    // A word that is not a verb may stand below one that is. As in kubectl, plugins add subcommands to create only.
     let is_verb = words.first().is_some_and(|word| verbs::is_verb(&word.to_string_lossy()));
-    if is_verb || !matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
+    let is_extensible = plugin::extends_create(&words);
+    if is_verb && !is_extensible || !matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument) {
         return None;
     }
     let failure = plugin::replace_with_plugin(&words)?;
@@ -146,7 +148,11 @@ pub fn main() -> ExitCode {
     if let Some(code) = completion::answer() {
         return code;
     }
-    let matches = match grammar::parse(std::env::args_os()) {
+    let (line, plugin_policy) = match kuberc::apply(std::env::args_os().collect()) {
+        Ok(applied) => applied,
+        Err(failure) => return CommandContext::new(Globals::default(), "").finish(&Err(failure)),
+    };
+    let matches = match grammar::parse(line) {
         Ok(matches) => matches,
         Err(error) => return answer_with_plugin(&error).unwrap_or_else(|| usage::print_usage_error(&error)),
     };
@@ -158,6 +164,7 @@ pub fn main() -> ExitCode {
     let name = matches.subcommand_name().unwrap_or_default();
     let mut context = CommandContext::new(cli.globals, name);
     context.manager = grammar::manager(&matches);
+    context.plugin_policy = plugin_policy;
     if change_cause::has_record_flag(&matches) {
         context.print_notice("Flag --record has been deprecated, --record will be removed in the future");
         let program = std::env::args_os().next().unwrap_or_default();

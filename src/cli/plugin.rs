@@ -139,6 +139,11 @@ fn name_part(word: &OsString) -> Option<String> {
     Some(text.replace('-', "_"))
 }
 
+/// Whether the words are for a plugin that is a subcommand of `create`.
+pub fn extends_create(words: &[OsString]) -> bool {
+    words.first().is_some_and(|word| word == "create") && find(words).is_some_and(|(_, count)| count > 1)
+}
+
 /// Finds the plugin with the longest name that the words begin with, and how many words that are.
 fn find(words: &[OsString]) -> Option<(PathBuf, usize)> {
     let names: Vec<String> = words.iter().map_while(name_part).collect();

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 /// The verbs of kubectl. Texts about other verbs name kloop under every name.
-const KUBECTL: [&str; 43] = [
+const KUBECTL: [&str; 44] = [
     "annotate",
     "api-resources",
     "api-versions",
@@ -32,6 +32,7 @@ const KUBECTL: [&str; 43] = [
     "explain",
     "expose",
     "get",
+    "kuberc",
     "kustomize",
     "label",
     "logs",
@@ -85,6 +86,7 @@ fn is_about_kubectl(after: &str) -> bool {
     let verb: String = after.chars().take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-').collect();
     match after.chars().next() {
         Some('<' | '[') => true,
+        _ if verb == "plugins" => true,
         _ if verb.starts_with('-') => true,
         _ => is_kubectl_verb(&verb),
     }
@@ -109,6 +111,7 @@ mod tests {
                 "Use \"kubectl api-resources\" or 'kubectl <command>'",
             ),
             ("kloop --help", "kubectl --help"),
+            ("unable to find any kloop plugins in your PATH", "unable to find any kubectl plugins in your PATH"),
             ("hint: run: kloop why deployment/web", "hint: run: kloop why deployment/web"),
             ("no control plane runs: kloop reconcile --watch", "no control plane runs: kloop reconcile --watch"),
             ("the group kloop.dev of /home/kloop get", "the group kloop.dev of /home/kloop get"),

@@ -121,6 +121,7 @@ verbs! {
         "api-resources" ApiResources(api_resources::Args) => api_resources::run,
         "api-versions" ApiVersions(api_versions::Args) => api_versions::run,
         "config" Config(config::Args) => config::run,
+        "kuberc" Kuberc(kuberc::Args) => kuberc::run,
         "plugin" Plugin(plugin::Args) => |args: plugin::Args, context: Context| plugin::run(args, GROUPS, context),
         "version" Version(version::Args) => version::run,
         "tour" Tour(tour::Args) => tour::run,

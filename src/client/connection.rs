@@ -19,8 +19,9 @@ use hyper::http::request;
 use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -34,6 +35,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_STREAMS: usize = 90;
 /// Maximum number of idle connections of HTTP/1.1 that are kept.
 const MAX_IDLE: usize = 16;
+/// Maximum number of objects of a page of a list, where the command names none.
+const PAGE: u32 = 500;
 /// Bytes of a stream and of a connection that the server may send before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
@@ -54,6 +57,8 @@ pub struct ServerConnections {
     config: ServerConfig,
     credentials: HeldCredentials,
     open: Arc<Mutex<OpenConnections>>,
+    /// Maximum number of objects of a page of a list; 0 for whole lists.
+    page: AtomicU32,
     /// Held while a connection is made, so that many requests at once share the new one.
     opening: tokio::sync::Mutex<()>,
 }
@@ -80,7 +85,18 @@ impl ServerConnections {
         // Says at once that the authorities or the key cannot be used.
         config.connector(&config.credentials.key, &[]).map_err(ClientError::Config)?;
         let credentials = HeldCredentials::new(config.credentials.clone(), config.cluster_entry());
-        Ok(ServerConnections { config, credentials, open: Arc::default(), opening: tokio::sync::Mutex::default() })
+        let (open, opening) = Default::default();
+        Ok(ServerConnections { config, credentials, open, page: AtomicU32::new(PAGE), opening })
+    }
+
+    /// The maximum number of objects of a page of a list; 0 for whole lists.
+    pub fn page(&self) -> u32 {
+        self.page.load(Ordering::Relaxed)
+    }
+
+    /// Changes the size of a page.
+    pub fn set_page(&self, page: u32) {
+        self.page.store(page, Ordering::Relaxed);
     }
 
     /// Returns the configuration.
@@ -107,11 +123,18 @@ impl ServerConnections {
     ) -> ClientResult<(Response<Incoming>, ConnectionLease)> {
         let presented = self.credentials.present().await?;
         let mut request = self.complete(head, path, &presented)?.map(|()| Full::new(body));
+        let (method, url) = (request.method().clone(), request.uri().to_string());
+        self.config.log.request(&method, &url, request.headers());
+        let started = Instant::now();
         loop {
             let (mut sender, is_new) = self.acquire(&presented.key).await?;
             let copy = is_repeatable(&request).then(|| request.clone());
             let failed = match sender.send(request, &self.config).await {
-                Ok(response) => return Ok((response, ConnectionLease { sender, open: self.open.clone() })),
+                Ok(response) => {
+                    let (status, headers) = (response.status(), response.headers());
+                    self.config.log.response((&method, &url), status, headers, started.elapsed());
+                    return Ok((response, ConnectionLease { sender, open: self.open.clone() }));
+                }
                 Err(failed) => failed,
             };
             let (unsent, error) = failed;

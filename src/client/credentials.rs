@@ -4,7 +4,7 @@
 //! Never: prints or logs credentials. Start reading at [`HeldCredentials::present`].
 
 use super::error::{ClientError, ClientResult};
-use super::exec_plugin::{ExecPlugin, PluginCredentials};
+use super::exec_plugin::{ExecPlugin, PluginCredentials, PluginPolicy};
 use super::tls_files::read_bounded;
 use crate::object::{IgnorePoison, Time};
 use crate::runtime::https::trust::TlsClientKey;
@@ -164,6 +164,13 @@ impl HeldCredentials {
 }
 
 impl Credentials {
+    /// Lets a plugin run only if the policy allows it, and not read standard input where that is a manifest.
+    pub fn restrict_plugin(&mut self, policy: &PluginPolicy, is_input_taken: bool) {
+        if let HeaderCredentials::Plugin(plugin) = &mut self.header {
+            Arc::make_mut(plugin).restrict(policy.clone(), is_input_taken);
+        }
+    }
+
     /// Reads the file or runs the plugin.
     fn make(&self, cluster: &Value) -> Result<LastCredentials, String> {
         let (text, until) = match &self.header {

@@ -6,7 +6,7 @@
 use crate::object::{Time, io_error_text};
 use crate::runtime::https::trust::TlsClientKey;
 use serde_json::{Map, Value, json};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -34,6 +34,49 @@ pub struct ExecPlugin {
     interaction: Interaction,
     gets_cluster: bool,
     hint: String,
+    policy: PluginPolicy,
+    is_input_taken: bool,
+}
+
+/// The plugins that may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PluginPolicy {
+    /// All.
+    #[default]
+    AllowAll,
+    /// None.
+    DenyAll,
+    /// Those with these names or paths.
+    Allowlist(Vec<String>),
+}
+
+impl PluginPolicy {
+    /// Refuses a program that may not run.
+    fn check(&self, command: &OsStr) -> Result<(), String> {
+        let name = Path::new(command).display().to_string();
+        match self {
+            PluginPolicy::AllowAll => Ok(()),
+            PluginPolicy::DenyAll => Err(format!("plugin {name:?} not allowed: policy set to \"DenyAll\"")),
+            PluginPolicy::Allowlist(allowed) => {
+                let path = look_path(command);
+                let is_this = |entry: &String| {
+                    entry.as_str() == command || path.is_some() && look_path(OsStr::new(entry)) == path
+                };
+                let shown = path.as_ref().map_or(name, |path| path.display().to_string());
+                let problem = || format!("plugin path {shown:?} is not permitted by the credential plugin allowlist");
+                if allowed.iter().any(is_this) { Ok(()) } else { Err(problem()) }
+            }
+        }
+    }
+}
+
+/// Finds a program as a shell does.
+fn look_path(program: &OsStr) -> Option<PathBuf> {
+    if program.to_string_lossy().contains('/') {
+        return Some(PathBuf::from(program));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Whether a plugin reads from the terminal.
@@ -89,15 +132,29 @@ impl ExecPlugin {
             interaction,
             gets_cluster: entry["provideClusterInfo"] == true,
             hint: text("installHint"),
+            policy: PluginPolicy::AllowAll,
+            is_input_taken: false,
         })
+    }
+
+    /// Lets the plugin run only if the policy allows it, and not read standard input where that is a manifest.
+    pub fn restrict(&mut self, policy: PluginPolicy, is_input_taken: bool) {
+        (self.policy, self.is_input_taken) = (policy, is_input_taken);
     }
 
     /// Runs the plugin. `cluster`: the server's entry, for plugins that ask for it.
     pub fn run(&self, cluster: &Value) -> Result<PluginCredentials, String> {
-        let is_interactive = self.interaction != Interaction::Never && std::io::stdin().is_terminal();
-        if self.interaction == Interaction::Always && !is_interactive {
-            return Err(self.problem("it needs a terminal, and standard input is none"));
+        self.policy.check(&self.command).map_err(|why| format!("getting credentials: {why}"))?;
+        let unavailable = match () {
+            () if self.is_input_taken => Some("is unavailable: used by stdin resource manifest reader"),
+            () if !std::io::stdin().is_terminal() => Some("is not a terminal"),
+            () => None,
+        };
+        if let Some(why) = unavailable.filter(|_| self.interaction == Interaction::Always) {
+            let text = "exec plugin cannot support interactive mode: standard input";
+            return Err(format!("getting credentials: {text} {why}"));
         }
+        let is_interactive = self.interaction != Interaction::Never && unavailable.is_none();
         let mut command = Command::new(&self.command);
         command.args(&self.arguments).envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(INFO, self.info(cluster, is_interactive).to_string());
@@ -107,8 +164,9 @@ impl ExecPlugin {
         if !status.success() {
             return Err(self.problem(&format!("it ended with {status}")));
         }
-        let printed = serde_json::from_slice(&output)
-            .map_err(|error| self.problem(&format!("it did not print an ExecCredential in JSON: {error}")))?;
+        let printed = serde_json::from_slice(&output).map_err(|error| {
+            format!("getting credentials: decoding stdout: couldn't get version/kind; json parse error: {error}")
+        })?;
         self.parse(&printed)
     }
 
@@ -122,7 +180,8 @@ impl ExecPlugin {
     }
 
     fn parse(&self, printed: &Value) -> Result<PluginCredentials, String> {
-        if printed["kind"] != "ExecCredential" || printed["apiVersion"] != self.api_version {
+        let is_credential = printed["kind"].is_null() || printed["kind"] == "ExecCredential";
+        if !is_credential || printed["apiVersion"] != self.api_version {
             let (kind, version) = (&printed["kind"], &printed["apiVersion"]);
             return Err(self.problem(&format!(
                 "it printed kind {kind} of version {version}, not \"ExecCredential\" of {:?}",
@@ -225,11 +284,25 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
     }
 
     #[test]
+    fn policy_decides_which_plugins_run() {
+        let list = |name: &str| PluginPolicy::Allowlist(vec!["other".to_owned(), name.to_owned()]);
+        for (policy, refusal) in [
+            (PluginPolicy::AllowAll, ""),
+            (PluginPolicy::DenyAll, "plugin \"sh\" not allowed: policy set to \"DenyAll\""),
+            (list("sh"), ""),
+            (list("shx"), "is not permitted by the credential plugin allowlist"),
+        ] {
+            let refused = policy.check(OsStr::new("sh")).err().unwrap_or_default();
+            assert!(refused.contains(refusal) && refused.is_empty() == refusal.is_empty(), "{refused}");
+        }
+    }
+
+    #[test]
     fn plugin_that_fails_is_named() {
         for (script, extra, problem) in [
             ("exit 3", json!({}), "it ended with exit status: 3"),
-            ("echo hello", json!({}), "did not print an ExecCredential in JSON"),
-            ("echo '{}'", json!({}), "it printed kind null"),
+            ("echo hello", json!({}), "decoding stdout: couldn't get version/kind; json parse error: "),
+            ("echo '{}'", json!({}), "it printed kind null of version null"),
             ("exit 0", json!({"command": "/nonexistent/plugin", "installHint": "get it"}), "get it"),
             ("exit 0", json!({"command": ""}), "exec.command is missing"),
             ("exit 0", json!({"apiVersion": "v2"}), "exec.apiVersion is \"v2\""),

@@ -6,6 +6,7 @@
 use super::address::ServerAddress;
 use super::credentials::{Credentials, HeaderCredentials, ImpersonatedUser};
 use super::exec_plugin::ExecPlugin;
+use super::request_log::RequestLog;
 use super::tls_files::read_bounded;
 use crate::runtime::https::trust::{TlsClientKey, Trust};
 use base64::Engine;
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     pub credentials: Credentials,
     /// Another user, as whom the requests are made.
     pub impersonation: ImpersonatedUser,
+    /// The log of the requests.
+    pub log: RequestLog,
 }
 
 impl ServerConfig {
@@ -42,6 +45,7 @@ impl ServerConfig {
             tls_name: None,
             credentials: Credentials::default(),
             impersonation: ImpersonatedUser::default(),
+            log: RequestLog::default(),
         })
     }
 
@@ -70,6 +74,7 @@ impl ServerConfig {
             tls_name: cluster.text("tls-server-name").map(str::to_owned),
             credentials: user.credentials()?,
             impersonation: user.impersonation(),
+            log: RequestLog::default(),
         })
     }
 
@@ -141,7 +146,8 @@ impl<'a> Entry<'a> {
         let header = match (self.text("tokenFile"), self.text("token"), self.fields.get("exec")) {
             (Some(path), _, _) => HeaderCredentials::TokenFile(self.folder.join(path)),
             (None, Some(token), _) => HeaderCredentials::Token(token.to_owned()),
-            (None, None, Some(exec)) if exec.is_object() => {
+            // As in client-go, a certificate wins over a plugin.
+            (None, None, Some(exec)) if exec.is_object() && !self.has_certificate() => {
                 HeaderCredentials::Plugin(Arc::new(ExecPlugin::read(exec, self.folder)?))
             }
             _ => basic().unwrap_or_default(),

@@ -9,8 +9,6 @@ use super::request::{self, ClientRequest};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Number of objects of a page.
-const PAGE: &str = "500";
 /// Time limit of a page.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of objects of a list.
@@ -39,10 +37,14 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
     let mut empty = 0;
     loop {
         let mut page = ClientRequest::get(path).within(TIMEOUT);
-        page = page.query("limit", PAGE);
+        let size = connections.page();
+        if size > 0 {
+            page = page.query("limit", &size.to_string());
+        }
         if let Some(token) = &next {
             page = page.query("continue", token);
         }
+        page.path = with_sorted_parameters(&page.path);
         let body = match request::send(connections, page).await {
             // The rest at that revision is gone: the whole list at once has one revision again.
             Err(error) if error.code() == 410 && next.is_some() => {
@@ -67,6 +69,14 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
     }
 }
 
+/// Returns a path with its parameters in the order of their names, as Go writes them.
+fn with_sorted_parameters(path: &str) -> String {
+    let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
+    let mut parameters: Vec<&str> = query.split('&').collect();
+    parameters.sort_by_key(|parameter| parameter.split('=').next());
+    format!("{path}?{}", parameters.join("&"))
+}
+
 impl ListedObjects {
     fn add_page(&mut self, connections: &ServerConnections, mut page: Value) -> ClientResult<()> {
         let malformed = |why: String| ClientError::Malformed { server: connections.authority(), why };
@@ -85,5 +95,19 @@ impl ListedObjects {
             ..=MAX_OBJECTS => Ok(()),
             _ => Err(malformed(format!("the list has more than {MAX_OBJECTS} objects"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_pages_are_sorted() {
+        assert_eq!(
+            with_sorted_parameters("/a?limit=5&labelSelector=b&continue=c"),
+            "/a?continue=c&labelSelector=b&limit=5"
+        );
+        assert_eq!(with_sorted_parameters("/a"), "/a");
     }
 }

@@ -15,6 +15,7 @@ mod kubeconfig;
 mod list;
 mod reflector;
 mod request;
+mod request_log;
 mod socket;
 mod tls_files;
 mod transfer;
@@ -24,12 +25,13 @@ pub use address::ServerAddress;
 pub use body::ClientBody;
 pub use credentials::{Credentials, HeaderCredentials, ImpersonatedUser};
 pub use error::{ClientError, ClientResult};
-pub use exec_plugin::ExecPlugin;
+pub use exec_plugin::{ExecPlugin, PluginPolicy};
 pub use forward::{ForwardListener, RequestRule};
 pub use kubeconfig::ServerConfig;
 pub use list::ListedObjects;
 pub use reflector::{ReflectedChange, ReflectedContent, Reflectors};
 pub use request::{ClientReply, ClientRequest, PatchFormat};
+pub use request_log::RequestLog;
 pub use socket::{ChannelSocket, SocketMessage, SocketSender};
 pub use watch::{ClientWatch, WatchLine};
 
@@ -107,6 +109,11 @@ impl ApiClient {
     pub fn list(&self, path: &str) -> ClientResult<ListedObjects> {
         let (connections, path) = (self.connections.clone(), path.to_owned());
         self.transfers.wait(async move { list::list(&connections, &path).await })?
+    }
+
+    /// Changes the number of objects of a page of a list; 0 for whole lists.
+    pub fn set_page_size(&self, size: u32) {
+        self.connections.set_page(size);
     }
 
     /// Makes reflectors, none of which runs yet.

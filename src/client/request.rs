@@ -202,10 +202,15 @@ async fn exchange(connections: &ServerConnections, request: &ClientRequest) -> C
     if !request.content_type.is_empty() {
         head = head.header(CONTENT_TYPE, request.content_type);
     }
+    let log = connections.config().log;
+    if !request.body.is_empty() {
+        log.body("Request Body", &request.body);
+    }
     let (response, lease) = connections.exchange(head, &request.path, request.body.clone()).await?;
     let most = if response.status().is_success() { request.most_bytes } else { MAX_ERROR_BYTES };
     let (code, headers) = (response.status().as_u16(), response.headers().clone());
     let body = read_body(connections, response, most).await?;
+    log.body("Response Body", &body);
     lease.give_back();
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let warnings = headers.get_all(WARNING).iter().filter_map(|value| parse_warning(value.to_str().ok()?));

@@ -264,6 +264,7 @@ impl AskedNames {
             Location::Unknown(server) => {
                 format!("{what} has the server {server}, which is neither a file nor an address of HTTP")
             }
+            Location::Missing if self.names_server => return Ok(ClusterPlace::Server(entry.clone())),
             Location::Missing => format!(
                 "{what} has no server\nhint: kloop config set-cluster {name} --server=FILE gives it the state file FILE"
             ),
@@ -312,8 +313,16 @@ fn user_entry(
             ))),
         };
     };
+    let exec = entry.get("exec").filter(|exec| exec["apiVersion"] == EXEC_V1 && !exec["interactiveMode"].is_string());
+    if exec.is_some() {
+        let text = format!("interactiveMode must be specified for {name} to use exec authentication plugin");
+        return Err(Failure::plain(text));
+    }
     Ok(entry.clone())
 }
+
+/// The version of credential plugins from which on they have to say whether they use the terminal.
+const EXEC_V1: &str = "client.authentication.k8s.io/v1";
 
 /// Refuses credentials for a state file, so that a command never runs with more rights than asked for.
 fn check_user_of_state(name: Option<&str>, entry: &Map<String, Value>) -> CliResult {
@@ -338,7 +347,12 @@ fn not_known(what: &str, name: &str, state: &Path, file: &ConfigFile) -> Failure
         ),
         false => format!("kloop config get-{what}s lists all"),
     };
-    Failure::plain(format!("{what} {name:?} does not exist\nhint: {remedy}"))
+    match what {
+        "context" => Failure::Bare(format!(
+            "Error in configuration: context was not found for specified context: {name}\nhint: {remedy}"
+        )),
+        _ => Failure::plain(format!("no server found for {what} {name:?}\nhint: {remedy}")),
+    }
 }
 
 #[cfg(test)]
@@ -427,8 +441,11 @@ users:
             (["lost", "", ""], "Error in configuration: cluster \"gone\" was not found for context \"lost\""),
             (["nobody", "", ""], "Error in configuration: user \"gone\" was not found for context \"nobody\""),
             (["bob", "", ""], "error: user \"bob\" has a token, which a state file cannot check"),
-            (["sea", "", ""], "error: context \"sea\" does not exist\nhint: kloop config get-contexts lists"),
-            (["", "sea", ""], "error: cluster \"sea\" does not exist\nhint: kloop config get-clusters lists"),
+            (
+                ["sea", "", ""],
+                "Error in configuration: context was not found for specified context: sea\nhint: kloop config get-contexts lists",
+            ),
+            (["", "sea", ""], "error: no server found for cluster \"sea\"\nhint: kloop config get-clusters lists"),
             (["", "", "sea"], "error: auth info \"sea\" does not exist"),
         ] {
             let error = chosen(None, false, flags).unwrap_err();

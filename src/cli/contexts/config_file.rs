@@ -78,7 +78,12 @@ impl ConfigFile {
         if !kind.is_null() && kind != "Config" {
             return Err(format!("its kind is {kind}, not \"Config\""));
         }
-        others.remove("apiVersion");
+        let version = others.remove("apiVersion").unwrap_or_default();
+        if !version.is_null() && version != "v1" {
+            return Err(format!(
+                "no kind \"Config\" is registered for version {version} in scheme \"k8s.io/client-go/tools/clientcmd/api/latest/latest.go:50\""
+            ));
+        }
         let current = others.remove("current-context").and_then(|name| Some(name.as_str()?.to_owned()));
         let [clusters, contexts, users] = LISTS.map(|(list, key)| entries(others.remove(list), list, key));
         let comment = text.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();

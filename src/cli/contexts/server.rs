@@ -6,7 +6,7 @@ use super::config_file::Entries;
 use super::{ConfigFile, Location};
 use crate::cli::{CliResult, Failure, Globals};
 use crate::client::ServerConfig;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// Fields of a user entry that a token in a flag replaces.
@@ -53,11 +53,17 @@ impl ServerEntries {
             OTHER_CREDENTIALS.iter().for_each(|field| drop(user.remove(*field)));
             user.insert("token".to_owned(), token.into());
         }
+        if let Some(name) = text(&globals.username) {
+            ["auth-provider", "exec", "token", "tokenFile"].iter().for_each(|field| drop(user.remove(*field)));
+            user.insert("username".to_owned(), name.into());
+            set(&mut user, "password", globals.password.clone());
+        }
         if let Some(name) = text(&globals.as_user) {
             ["as-uid", "as-groups", "as-user-extra"].iter().for_each(|field| drop(user.remove(*field)));
             user.insert("as".to_owned(), name.into());
             user.insert("as-groups".to_owned(), globals.as_group.clone().into());
             set(&mut user, "as-uid", text(&globals.as_uid));
+            user.insert("as-user-extra".to_owned(), json!(globals.user_extra()));
         }
         ServerConfig::from_entries(&cluster, &user, &self.folder).map_err(Failure::plain)
     }
@@ -88,7 +94,6 @@ fn set_file(entry: &mut Map<String, Value>, field: &str, path: Option<&Path>) ->
 mod tests {
     use super::*;
     use crate::client::HeaderCredentials;
-    use serde_json::json;
 
     fn entries(cluster: Value, user: Value) -> ServerEntries {
         let map = |value: Value| value.as_object().cloned().unwrap();
