@@ -168,6 +168,12 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
     if let Some(next) = schedule.next_after(last.unwrap_or(answered), &zone) {
         plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
         plan.wake_at(next);
+    } else {
+        // A day that no month has. The words are those of Kubernetes' controller.
+        let why = "time difference between two schedules is less than 1 second";
+        let message = format!("invalid schedule: {text} : {why}");
+        plan.event(row, EventType::Warning, "InvalidSchedule", message);
+        plan.wait(format!("the schedule {text:?} names no time"));
     }
     let due = last.filter(|last| *last > since)?;
     let missed = std::iter::successors(schedule.next_after(since, &zone), |last| schedule.next_after(*last, &zone));
@@ -334,6 +340,14 @@ spec:
         late.patch("cronjobs.batch", "tick", json!({"spec": {"suspend": false}}));
         late.settle();
         assert_eq!(late.count("jobs.batch"), 0);
+    }
+
+    #[test]
+    fn schedule_that_names_no_time_is_reported() {
+        let mut cluster = tick("concurrencyPolicy: Allow", "");
+        cluster.patch("cronjobs.batch", "tick", json!({"spec": {"schedule": "59 23 31 2 *"}}));
+        cluster.settle();
+        assert!(cluster.logged("event: InvalidSchedule invalid schedule: 59 23 31 2 * : time difference between"));
     }
 
     #[test]
