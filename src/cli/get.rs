@@ -121,7 +121,7 @@ pub struct Args {
     /// events.
     #[arg(long)]
     output_watch_events: bool,
-    /// Accepted for compatibility with kubectl; lists are always returned whole.
+    /// Return large lists in chunks rather than all at once. Pass 0 to disable. A state file is read at once.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
     /// If true, have the server return the appropriate table output.
@@ -139,6 +139,7 @@ pub struct Args {
 pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
     args.sort_by = args.sort_by.filter(|path| !path.is_empty());
     args.at.travel(context)?;
+    context.set_chunk_size(args.chunk_size);
     if let Some(path) = &args.raw {
         return raw::run(path, &args, context);
     }
@@ -183,12 +184,13 @@ pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
                 sort.sort(&mut objects)?;
             }
             let mut printer = ObjectPrinter::new(format, args.print.show_managed_fields);
-            let text = match &objects[..] {
-                [object] if found.single => printer.object(&object.0)?,
-                [] if found.single => String::new(),
-                _ => printer.list(objects.into_iter().map(|object| object.0).collect())?,
+            let printed = match &objects[..] {
+                [object] if found.single => printer.object(&object.0),
+                [] if found.single => Ok(String::new()),
+                _ => printer.list(objects.into_iter().map(|object| object.0).collect()),
             };
-            context.print(&text)?;
+            context.print(printed.as_deref().unwrap_or(printer.failure_details()))?;
+            printed?;
             Failure::from_failures(failures)
         }
     }
@@ -342,11 +344,12 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
         let groups = by_kind(targets.into_iter().map(|target| (target.kind, target.object)));
         return Ok((GetResult { groups, single: all == 1, named: all > 0 }, failures));
     }
+    targets::warn_of_short_names(context, &args.which.words);
     let parsed = targets::parse(context.kinds(), &args.which.words);
     match parsed.or_else(|failure| Err(targets::name_extensions(context, failure)?))? {
         Targets::Named(named) => {
             check_named(args)?;
-            named.iter().for_each(|(kind, _)| context.warn_of_deprecation(kind));
+            named.iter().for_each(|(kind, _)| targets::warn_of_deprecation(context, kind, &args.which.words));
             fetch_named(args, context, named)
         }
         Targets::Lists(_) if !args.subresource.is_empty() => {
@@ -356,7 +359,7 @@ fn fetch(args: &Args, need: &ListNeed, context: &mut CommandContext) -> CliResul
             let (mut groups, clock) = (Vec::new(), context.clock());
             let (prefix, namespaced) = (kinds.len() > 1 || args.show_kind, kinds.iter().any(|kind| kind.namespaced));
             for kind in kinds {
-                context.warn_of_deprecation(kind);
+                targets::warn_of_deprecation(context, kind, &args.which.words);
                 let selection = targets::list_selection(&args.which.select, kind)?;
                 let namespace = context.namespace().to_owned();
                 let namespace = Some(namespace.as_str()).filter(|_| !args.all_namespaces);

@@ -108,15 +108,6 @@ fn change(text: &str) -> CliResult<Value> {
     }
 }
 
-/// Returns the `apiVersion` in a word like `gcars.v1beta1.golden.dev`, if the kind also has this
-/// version.
-fn requested_version(kind: &Kind, word: &str) -> Option<String> {
-    let (_, rest) = word.split('/').next()?.split_once('.')?;
-    let (version, group) = rest.split_once('.')?;
-    let requested = format!("{group}/{version}");
-    kind.also.contains(&requested.as_str()).then_some(requested)
-}
-
 fn patch_object(
     args: &Args,
     context: &mut CommandContext,
@@ -154,7 +145,7 @@ fn patch_object(
         );
     }
     let key = key_of(kind, object);
-    let api_version = args.words.first().and_then(|word| requested_version(kind, word));
+    let api_version = args.words.first().and_then(|word| targets::requested_version(kind, word));
     // kubectl reads the object first, and prints the warning of that answer.
     let deprecation = api_version.as_deref().and_then(|version| kind.deprecation(version)).map(str::to_owned);
     context.warn(deprecation.as_slice());

@@ -284,6 +284,37 @@ pub struct Target {
     pub object: Object,
 }
 
+/// Returns the `apiVersion` in a word like `gcars.v1beta1.golden.dev`, if the kind also has this
+/// version.
+pub fn requested_version(kind: &Kind, word: &str) -> Option<String> {
+    let (_, rest) = word.split('/').next()?.split_once('.')?;
+    let (version, group) = rest.split_once('.')?;
+    let requested = format!("{group}/{version}");
+    kind.also.contains(&requested.as_str()).then_some(requested)
+}
+
+/// Warns of a deprecated kind, in the version that the command line asks for.
+pub fn warn_of_deprecation(context: &mut CommandContext, kind: &Kind, words: &[String]) {
+    match words.iter().find_map(|word| requested_version(kind, word)) {
+        Some(version) => {
+            let warning = kind.deprecation(&version).map(str::to_owned);
+            context.warn(warning.as_slice());
+        }
+        None => context.warn_of_deprecation(kind),
+    }
+}
+
+/// Warns that a short name on the command line is one of several kinds.
+pub fn warn_of_short_names(context: &mut CommandContext, words: &[String]) {
+    let types = words.first().map(|word| word.split('/').next().unwrap_or(word)).unwrap_or_default();
+    for name in types.split(',') {
+        for kind in context.kinds().hidden_by_short_name(name) {
+            let resource = kind.resource;
+            context.warn(&[format!("short name {name:?} could also match lower priority resource {resource}")]);
+        }
+    }
+}
+
 /// Reads the selected objects. Missing ones are returned as failures.
 pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let selects = scope.select.is_some_and(SelectFlags::is_set);
@@ -298,6 +329,7 @@ pub fn find(context: &mut CommandContext, scope: &Scope<'_>) -> CliResult<(Vec<T
              Example resource specifications include:\n   '-f rsrc.yaml'\n   '--filename=rsrc.json'",
         ));
     }
+    warn_of_short_names(context, scope.words);
     match parse(context.kinds(), scope.words)? {
         Targets::Named(_) if selects => Err(Failure::plain("name cannot be provided when a selector is specified")),
         Targets::Named(named) => Ok(find_named(context, named, scope.blind)),

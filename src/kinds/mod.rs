@@ -442,7 +442,11 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     // Only short names are case-sensitive.
     let first = name.split('.').next().unwrap_or(name);
     let (word, rest) = lower.split_once('.').unwrap_or((lower.as_str(), ""));
-    let named = |kind: &Kind| kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word;
+    let named = |kind: &Kind| {
+        // With a group, also the name of the kind, from which the singular may differ.
+        let is_kind = !rest.is_empty() && kind.kind.eq_ignore_ascii_case(word);
+        kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word || is_kind
+    };
     // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name stands for the kind in any version.
     let in_version = |api_version: &str, is_short: bool| {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

@@ -116,7 +116,21 @@ impl KindRegistry {
     /// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or
     /// `.version.group`.
     pub fn by_name(&self, name: &str) -> Option<&'static Kind> {
-        super::by_name(name).or_else(|| find_by_name(&self.custom_kinds(), name))
+        super::by_name(name).or_else(|| find_by_name(&self.custom_kinds_by_group(), name))
+    }
+
+    /// The kinds with this short name that another kind takes precedence over.
+    pub fn hidden_by_short_name(&self, name: &str) -> Vec<&'static Kind> {
+        let Some(found) = self.by_name(name).filter(|kind| kind.short.contains(&name)) else { return Vec::new() };
+        let all = ALL.iter().copied().chain(self.custom_kinds_by_group());
+        all.filter(|kind| kind.short.contains(&name) && kind.resource != found.resource).collect()
+    }
+
+    /// The custom kinds in the order in which the API server lists their groups.
+    fn custom_kinds_by_group(&self) -> Vec<&'static Kind> {
+        let mut kinds = self.custom_kinds();
+        kinds.sort_by_key(|kind| kind.resource.group());
+        kinds
     }
 
     fn custom(&self, resource: &str) -> Option<&'static Kind> {

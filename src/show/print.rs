@@ -166,12 +166,19 @@ pub struct ObjectPrinter {
     format: OutputFormat,
     managed_fields: bool,
     documents: usize,
+    /// Details of the template that failed last, for standard output.
+    details: String,
 }
 
 impl ObjectPrinter {
     /// Creates a printer; `managed_fields` is `--show-managed-fields`.
     pub fn new(format: OutputFormat, managed_fields: bool) -> ObjectPrinter {
-        ObjectPrinter { format, managed_fields, documents: 0 }
+        ObjectPrinter { format, managed_fields, documents: 0, details: String::new() }
+    }
+
+    /// Returns what is printed on standard output about the template that failed last; empty without a failure.
+    pub fn failure_details(&self) -> &str {
+        &self.details
     }
 
     /// Continues after a number of printed documents.
@@ -247,7 +254,18 @@ impl ObjectPrinter {
                 Ok(format!("{separator}{}", to_yaml(value)))
             }
             OutputFormat::GoTemplate(template, source) => {
-                template.eval(value).map_err(|error| format!("error executing template {source:?}: {error}"))
+                let failed = match template.eval(value) {
+                    Ok(text) => return Ok(text),
+                    Err(failed) => failed,
+                };
+                self.details = format!(
+                    "Error executing template: {failed}. Printing more information for debugging the template:\n\
+                     \ttemplate was:\n\t\t{source}\n\traw data was:\n\t\t{}\n\
+                     \tobject given to template engine was:\n\t\t{}\n\n",
+                    to_json(value),
+                    fmt::plain(value)
+                );
+                Err(format!("error executing template {source:?}: {failed}"))
             }
             OutputFormat::JsonPath(template, source) => {
                 template.eval(value).map_err(|error| failed(source, &error, value))

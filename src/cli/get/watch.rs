@@ -122,6 +122,12 @@ fn find_watched(args: &Args, context: &mut CommandContext) -> CliResult<WatchTar
             "watch is only supported on individual resources and resource collections - more than 1 resource was found";
         return Err(Failure::plain(text));
     }
+    if args.which.words.is_empty() && found.len() > 1 {
+        return Err(Failure::plain(format!(
+            "watch is only supported on individual resources and resource collections - {} resources were found",
+            found.len()
+        )));
+    }
     Ok(match found.first() {
         None => WatchTarget::Nothing,
         Some(first) => WatchTarget::Objects(first.kind, found.into_iter().map(|target| target.object).collect()),

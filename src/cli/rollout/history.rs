@@ -45,6 +45,11 @@ fn print_history(args: &Args, context: &mut CommandContext, target: &Target) -> 
     };
     let requested = revisions.iter().find(|revision| revision.number == args.revision);
     if let Some(mut printer) = args.print.printer()? {
+        if args.print.output.is_none() {
+            // As in kubectl, --template alone is for the workload itself.
+            let text = printer.object(&target.object.0)?;
+            return context.print(&text);
+        }
         let shown =
             if args.revision > 0 { requested.into_iter().collect() } else { revisions.iter().collect::<Vec<_>>() };
         for revision in shown {
