@@ -127,6 +127,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return context.print_line("deletion is cancelled");
     }
     let mut deleted = Vec::new();
+    warn_of_scope(&args, context, &targets);
     if dry_run == DryRun::Client {
         // A client-side dry run sends no request.
         for (target, _) in targets.drain(..) {
@@ -160,6 +161,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         wait(context, deleted, timeout)?;
     }
     Failure::from_failures(failures)
+}
+
+/// Warns that `--namespace` means nothing for some of the objects.
+fn warn_of_scope(args: &Args, context: &mut CommandContext, targets: &[DeleteTarget]) {
+    let has_namespace = context.globals.namespace.is_some() && !args.all_namespaces;
+    if has_namespace && targets.iter().any(|(target, _)| !target.kind.namespaced) {
+        let text = "deleting cluster-scoped resources, not scoped to the provided namespace";
+        context.warn(&[text.to_owned()]);
+    }
 }
 
 fn warn_of_flags(args: &Args, context: &mut CommandContext) {

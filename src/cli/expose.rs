@@ -68,7 +68,7 @@ pub struct Args {
     selector: Vec<String>,
 }
 
-/// The longest name of a Service, in bytes.
+/// The longest name of a Service, in bytes. A name that the Service inherits is cut to it.
 const MAX_NAME: usize = 63;
 
 /// Runs the verb.
@@ -82,8 +82,8 @@ fn expose_object(args: &Args, context: &mut CommandContext, target: &Target) -> 
         [] => selector(target)?,
         words => map(words)?,
     };
-    let name = args.name.as_deref().unwrap_or(target.object.name());
-    let name: String = name.chars().take(MAX_NAME).collect();
+    let inherited = || target.object.name().chars().take(MAX_NAME).collect();
+    let name: String = args.name.clone().unwrap_or_else(inherited);
     let ports = ports(args, target)?;
     let mut metadata = json!({"name": name});
     match &args.labels[..] {

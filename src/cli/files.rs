@@ -40,6 +40,11 @@ pub struct FileFlags {
 }
 
 impl FileFlags {
+    /// Whether manifests come from standard input.
+    pub fn reads_stdin(&self) -> bool {
+        self.filenames.iter().any(|name| name == "-")
+    }
+
     /// Refuses a command without `-f` and `-k`.
     pub fn required(&self) -> CliResult {
         if self.is_empty() { Err(Failure::plain("must specify one of -f and -k")) } else { self.check() }

@@ -58,8 +58,7 @@ impl SessionFlags {
         let (manifests, failures) = files::read_for(context, files, "exec")?;
         Failure::from_failures(failures)?;
         let [manifest] = &manifests[..] else {
-            let text = format!("cannot attach to *v1.List: {} objects were passed, one is needed", manifests.len());
-            return Err(Failure::plain(text));
+            return Err(Failure::plain("cannot exec into multiple objects at a time"));
         };
         let (kind, key) = targets::named(context, manifest)?;
         let pod = pod_of(kind, &key, self.pod_running_timeout, context)?;

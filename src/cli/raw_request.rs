@@ -22,6 +22,11 @@ pub struct RawFlag {
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 impl RawFlag {
+    /// Whether the flag is given.
+    pub fn is_set(&self) -> bool {
+        self.raw.is_some()
+    }
+
     /// Sends the request if the flag is given, and prints the answer; false without the flag. `output` is the value of `-o`.
     pub fn send(
         &self,

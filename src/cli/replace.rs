@@ -69,6 +69,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.grace_period >= 0 && !args.force {
         return Err(Failure::plain("--grace-period must have --force specified"));
     }
+    if !args.timeout.is_zero() && !args.force {
+        return Err(Failure::plain("--timeout must have --force specified"));
+    }
     args.deletion.propagation()?;
     let dry_run = args.make.change.dry_run(context)?;
     if args.force && dry_run != DryRun::None {

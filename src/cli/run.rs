@@ -11,6 +11,7 @@ use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::kinds;
+use crate::kinds::image::reference;
 use crate::object::{Object, Reason, time};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
@@ -181,6 +182,9 @@ fn check(args: &Args) -> CliResult {
     let usage = |text: &str| Err(Failure::Usage("run".into(), text.into()));
     if args.image.is_empty() {
         return Err(Failure::plain("--image is required"));
+    }
+    if reference::parse(&args.image).is_err() {
+        return Err(Failure::plain(format!("Invalid image name {:?}: invalid reference format", args.image)));
     }
     if let Some(policy) = args.image_pull_policy.as_deref().filter(|policy| !PULL_POLICIES.contains(policy)) {
         return usage(&format!("invalid image pull policy: {policy}"));

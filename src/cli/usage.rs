@@ -142,11 +142,18 @@ fn unknown_command(path: &str, word: &str) -> String {
 /// Maximum number of letters that differ between a word and the verb that is suggested for it, as in kubectl.
 const MAX_DISTANCE: usize = 2;
 
-/// Returns the verbs that resemble a word, or begin with it, in the order of the help.
+/// Words of other programs with the verbs that do the same, as in kubectl.
+const SYNONYMS: [(&str, &str); 6] =
+    [("inspect", "describe"), ("list", "get"), ("ls", "get"), ("remove", "delete"), ("rm", "delete"), ("stats", "top")];
+
+/// Returns the verbs that resemble a word, begin with it or mean it, in the order of the help.
 fn similar_verbs(word: &str) -> impl Iterator<Item = &'static str> {
     let lower = word.to_lowercase();
+    let synonym = SYNONYMS.iter().find(|(known, _)| *known == lower).map(|(_, verb)| *verb);
     let verbs = GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied());
-    verbs.filter(move |verb| verb.starts_with(&lower) || strsim::levenshtein(&lower, verb) <= MAX_DISTANCE)
+    verbs.filter(move |verb| {
+        verb.starts_with(&lower) || synonym == Some(verb) || strsim::levenshtein(&lower, verb) <= MAX_DISTANCE
+    })
 }
 
 /// Returns a flag whose value is missing as pflag names it: `'f' in -f` where the user wrote the letter.

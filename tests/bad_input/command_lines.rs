@@ -30,8 +30,8 @@ fn blank_selector_does_not_select_everything() {
         (&["set", "image", "deploy", "-l", "", "main=x"], no_name),
         (&["set", "env", "deploy", "-l", "", "A=b"], no_name),
         (&["taint", "node", "-l", "", "a=b:NoSchedule"], no_name),
-        (&["cordon", "-l", ""], "USAGE: cordon NODE"),
-        (&["drain", "-l", ""], "USAGE: drain NODE"),
+        (&["cordon", "-l", ""], "You must provide one or more resources"),
+        (&["drain", "-l", ""], "You must provide one or more resources"),
         (&["logs", "-l", ""], "expected 'logs [-f] [-p] (POD | TYPE/NAME) [-c CONTAINER]'"),
         (
             &["apply", "-f", "-", "--prune", "-l", ""],

@@ -8,7 +8,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{ApiResult, DeleteOptions, FieldValidation, Transaction, WriteOptions, read};
 use crate::cli::dry_run::DryRun;
-use crate::cli::files::{self, FileFlags};
+use crate::cli::files::{self, FileFlags, Manifest};
 use crate::cli::flags::ChangeFlags;
 use crate::cli::{CliResult, CommandContext, Failure, targets};
 use crate::kinds::Kind;
@@ -61,7 +61,7 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     let dry_run = args.change.dry_run(context)?;
     let (manifests, mut failures) = files::read_for(context, &args.files, "reconcile")?;
     for manifest in &manifests {
-        let located = targets::locate_for(context, manifest, dry_run);
+        let located = check_version(manifest).and_then(|()| targets::locate_for(context, manifest, dry_run));
         let done = located.and_then(|(kind, key)| {
             let wanted = targets::prepare_object(manifest, kind, &key);
             reconcile_one(args, context, kind, &wanted, dry_run)
@@ -69,6 +69,18 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
         failures.extend(done.err());
     }
     Failure::from_failures(failures)
+}
+
+/// Refuses older versions of roles and bindings.
+fn check_version(manifest: &Manifest) -> CliResult {
+    let object = &manifest.object;
+    match object.api_version().split_once('/') {
+        Some((GROUP, version)) if version != "v1" => {
+            let kind = object.kind();
+            Err(Failure::plain(format!("only {GROUP}/v1 is supported: not *{version}.{kind}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn reconcile_one(
@@ -84,8 +96,11 @@ fn reconcile_one(
     }
     let options = context.options(FieldValidation::Warn, dry_run);
     let is_tried = dry_run != DryRun::None;
-    let (difference, object) =
-        context.api_for(is_tried)?.write(is_tried, |txn| reconcile_object(txn, kind, wanted, args, &options))?;
+    // A client-side dry run sends nothing.
+    let sends = dry_run != DryRun::Client;
+    let (difference, object) = context
+        .api_for(is_tried)?
+        .write(is_tried, |txn| reconcile_object(txn, kind, wanted, args, (&options, sends)))?;
     args.change.print_change(context, kind, &object, "reconciled", dry_run)?;
     let is_role = is_role(kind);
     if !difference.operation.is_empty() {
@@ -141,19 +156,27 @@ fn reconcile_object(
     kind: &Kind,
     wanted: &Object,
     args: &Args,
-    options: &WriteOptions,
+    (options, sends): (&WriteOptions, bool),
 ) -> ApiResult<(Reconciliation, Object)> {
     let key = key_of(kind, wanted);
     if !txn.exists(&key)? {
-        create_namespace(txn, &key, options)?;
-        let made = create(txn, kind, wanted, options)?.into_object();
+        let made = if sends {
+            create_namespace(txn, &key, options)?;
+            create(txn, kind, wanted, options)?.into_object()
+        } else {
+            wanted.clone()
+        };
         let missing = items_of(kind, &made);
         return Ok((Reconciliation { operation: "create", missing, ..Reconciliation::default() }, made));
     }
     let existing = read::get(txn, &key)?;
     if !is_role(kind) && existing.value_at(&["roleRef"]) != wanted.value_at(&["roleRef"]) {
-        delete(txn, kind, &key, &DeleteOptions::default())?;
-        let made = create(txn, kind, wanted, options)?.into_object();
+        let made = if sends {
+            delete(txn, kind, &key, &DeleteOptions::default())?;
+            create(txn, kind, wanted, options)?.into_object()
+        } else {
+            wanted.clone()
+        };
         return Ok((Reconciliation { operation: "recreate", ..Reconciliation::default() }, made));
     }
     let mut difference = match is_role(kind) {
@@ -179,6 +202,9 @@ fn reconcile_object(
         return Ok((difference, existing));
     }
     difference.operation = "update";
+    if !sends {
+        return Ok((difference, new));
+    }
     Ok((difference, update(txn, kind, &new, UpdatePart::Main, options)?.into_object()))
 }
 

@@ -32,6 +32,10 @@ pub struct FromFiles {
 
 /// Runs the verb.
 pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
+    let excluded = [("edit", args.edit), ("selector (-l)", args.labels.text().is_some())];
+    if let Some((flag, _)) = excluded.iter().find(|(_, is_set)| *is_set && args.raw.is_set()) {
+        return Err(Failure::plain(format!("--raw and --{flag} are mutually exclusive")));
+    }
     if args.raw.send("POST", &args.files, args.make.change.print.output.as_deref(), context)? {
         return Ok(());
     }

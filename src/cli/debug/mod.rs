@@ -127,7 +127,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "Pod" if args.copy_to.is_some() => copy(&args, pods, &object, context)?,
             "Pod" => add(&args, pods, &object, context)?,
             "Node" => {
-                let (pod, container) = shape::for_node(&args, &name, context)?;
+                let (mut pod, container) = shape::for_node(&args, &name, context)?;
+                customize(&args, pods, &mut pod, &container, "containers")?;
                 (create_debug_pod(pods, pod, context)?, container)
             }
             _ => {
@@ -213,6 +214,7 @@ fn add(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCont
     let name = shape::add_ephemeral(args, &mut changed, context)?;
     profile::apply(args, &mut changed, &name, profile::DebugStyle::Ephemeral);
     customize(args, pods, &mut changed, &name, "ephemeralContainers")?;
+    warn_of_user(&mut changed, &name, context);
     let added = changed.items(&["spec", "ephemeralContainers"]).to_vec();
     let change = json!({"spec": {"ephemeralContainers": added}});
     let key = key_of(pods, pod);
@@ -231,6 +233,7 @@ fn copy(args: &Args, pods: &'static Kind, pod: &Object, context: &mut CommandCon
     if !name.is_empty() {
         profile::apply(args, &mut copied, &name, profile::DebugStyle::Copy);
         customize(args, pods, &mut copied, &name, "containers")?;
+        warn_of_user(&mut copied, &name, context);
     }
     let made = create_debug_pod(pods, copied, context)?;
     if args.replace {
@@ -244,6 +247,15 @@ fn create_debug_pod(pods: &'static Kind, pod: Object, context: &mut CommandConte
     let reply = context.api()?.write(false, |txn| create(txn, pods, &pod, &WriteOptions::default()))?;
     context.warn(&reply.warnings);
     Ok(reply.into_object())
+}
+
+/// Warns that the user of the pod cannot use the rights that the profile gives the container.
+fn warn_of_user(pod: &mut Object, container: &str, context: &mut CommandContext) {
+    if profile::has_unusable_rights(pod, container) {
+        let text = "Non-root user is configured for the entire target Pod, and some capabilities granted by debug profile may not work. \
+                    Please consider using \"--custom\" with a custom profile that specifies \"securityContext.runAsUser: 0\".";
+        context.warn(&[text.to_owned()]);
+    }
 }
 
 /// `--custom`: the user's changes to the container that the profile made.

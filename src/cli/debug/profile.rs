@@ -6,7 +6,7 @@ use crate::object::Object;
 use serde_json::{Map, Value, json};
 
 /// The parts of the original pod that a copy keeps.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone, Copy)]
 pub struct CopyOptions {
     /// If true, keep the original pod annotations. (This flag only works when used with '--copy-to')
     #[arg(long)]
@@ -73,6 +73,14 @@ pub fn apply(args: &Args, pod: &mut Object, container: &str, style: DebugStyle) 
     secure(profile, spec, style);
 }
 
+/// Whether a container has rights from its profile that its user, who is that of the pod, cannot use.
+pub fn has_unusable_rights(pod: &mut Object, container: &str) -> bool {
+    let user = pod.int(&["spec", "securityContext", "runAsUser"]).unwrap_or_default();
+    let Some(context) = find(pod, container).map(|container| &container["securityContext"]) else { return false };
+    let adds = context["capabilities"]["add"].as_array().is_some_and(|added| !added.is_empty());
+    user != 0 && context["runAsUser"] != 0 && (context["privileged"] == true || adds)
+}
+
 fn find<'a>(pod: &'a mut Object, container: &str) -> Option<&'a mut Value> {
     let spec = pod.0.get_mut("spec")?.as_object_mut()?;
     let lists = spec.iter_mut().filter(|(list, _)| ["containers", "ephemeralContainers"].contains(&list.as_str()));
@@ -111,7 +119,8 @@ fn add_capabilities(fields: &mut Map<String, Value>, names: &[&str]) {
 /// Removes labels, so that no controller adopts the copy, and probes, so that the kubelet does not
 /// restart its containers, unless flags keep them.
 fn trim(keep: &CopyOptions, pod: &mut Object, only_labels: bool) {
-    if !keep.keep_labels {
+    // The legacy profile ignores the flags.
+    if !keep.keep_labels || only_labels {
         pod.unset(&["metadata", "labels"]);
     }
     if only_labels {
@@ -171,6 +180,9 @@ mod tests {
             keep_readiness: false,
             keep_startup: true,
         };
+        let mut labelled = Object(pod.clone());
+        trim(&CopyOptions { keep_labels: true, ..keep }, &mut labelled, true);
+        assert_eq!(labelled.0["metadata"], json!({"annotations": {"c": "d"}}));
         let mut copied = Object(pod);
         trim(&keep, &mut copied, false);
         let spec = json!({"initContainers": [{"name": "i"}], "containers": [{"name": "c", "startupProbe": {}}]});

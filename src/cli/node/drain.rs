@@ -64,7 +64,7 @@ pub struct Args {
     /// If a pod has been marked for deletion for longer than this many seconds, skip waiting for it.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     skip_wait_for_delete_timeout: i64,
-    /// Accepted for compatibility with kubectl; lists are always returned whole.
+    /// Return large lists in chunks rather than all at once. Pass 0 to disable. A state file is read at once.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
 }
@@ -77,6 +77,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+    context.set_chunk_size(args.chunk_size);
     let dry_run = args.write.dry_run(context)?;
     let timeout = flags::nonzero(args.timeout);
     parse_pod_selector(&args)?;
@@ -300,8 +301,7 @@ fn remove(
     if dry_run != DryRun::None {
         let word = if args.disable_eviction { "deleting" } else { "evicting" };
         for pod in &pods {
-            let text = format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix());
-            if dry_run == DryRun::Client { context.print_line(&text)? } else { context.print_notice(&text) }
+            context.print_line(&format!("{word} pod {}/{}{}", pod.namespace(), pod.name(), dry_run.suffix()))?;
         }
         return Ok(Vec::new());
     }
@@ -366,7 +366,7 @@ fn remove_one(args: &Args, context: &mut CommandContext, pod: &Object) -> CliRes
     let Some(kind) = crate::kinds::by_name("pods") else { return Ok(EvictionTry::Accepted) };
     let (name, namespace) = (pod.name(), pod.namespace());
     if !args.disable_eviction {
-        context.print_notice(&format!("evicting pod {namespace}/{name}"));
+        context.print_line(&format!("evicting pod {namespace}/{name}"))?;
     }
     let key = key_of(kind, pod);
     let grace = Some(args.grace_period).filter(|grace| *grace >= 0);

@@ -80,6 +80,7 @@ fn find(
 ) -> CliResult<(Vec<Target>, Vec<Failure>)> {
     let kind = &kinds::node::KIND;
     match (names, labels.text()) {
+        ([], None) if labels.is_given() => return Err(targets::no_resources()),
         ([], None) => {
             return Err(Failure::Usage(verb.into(), format!("USAGE: {verb} NODE [flags]")));
         }

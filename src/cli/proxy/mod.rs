@@ -13,7 +13,6 @@ use crate::serve::http::proxy_filter::ProxyFilter;
 use crate::serve::impersonation::Impersonation;
 use jiff::SignedDuration;
 use regex::Regex;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// Run a proxy to the Kubernetes API server.
@@ -129,7 +128,7 @@ fn impersonation(context: &CommandContext) -> Option<Impersonation> {
     let globals = &context.globals;
     let user = globals.as_user.clone().filter(|user| !user.is_empty())?;
     let uid = globals.as_uid.clone().unwrap_or_default();
-    Some(Impersonation { user, groups: globals.as_group.clone(), uid, extra: BTreeMap::new() })
+    Some(Impersonation { user, groups: globals.as_group.clone(), uid, extra: globals.user_extra() })
 }
 
 fn filter(args: &Args, acts_as: Option<Impersonation>) -> CliResult<ProxyFilter> {

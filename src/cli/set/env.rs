@@ -84,6 +84,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return list(&args, context, &resources);
     }
     if args.words.iter().chain(&args.env).any(is_stdin) {
+        if args.setting.scope.files.reads_stdin() {
+            return Err(Failure::plain("standard input cannot be used for multiple arguments"));
+        }
         set.splice(..0, read_stdin()?);
     }
     let mut variables: Vec<Value> = set.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();

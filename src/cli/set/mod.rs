@@ -121,7 +121,9 @@ impl SetFlags {
     ) -> CliResult {
         let kept = if self.local { DryRun::Client } else { dry_run };
         let reply = change(context, target, kept, edit).map_err(|failure| match failure {
-            Failure::Api { status, .. } => Failure::plain(format!("failed to patch {} {status}", what.patched)),
+            Failure::Api { status, .. } if !what.patched.is_empty() => {
+                Failure::plain(format!("failed to patch {} {status}", what.patched))
+            }
             other => other,
         })?;
         if !reply.changed && !what.prints_unchanged {
@@ -144,7 +146,7 @@ type ObjectEdit = Box<dyn FnMut(&mut Object) -> CliResult>;
 struct SetVerbText {
     /// `deployment.apps/web <image> updated`.
     updated: &'static str,
-    /// `failed to patch <image update to pod template>`.
+    /// `failed to patch <image update to pod template>`; empty for the API server's error alone.
     patched: &'static str,
     /// Whether an object that stays the same is printed, too: kubectl compares the objects for some verbs only.
     prints_unchanged: bool,

@@ -3,8 +3,8 @@
 use super::{ObjectEdit, SetFlags, SetVerbText};
 use crate::cli::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::object::Selector;
 use crate::object::selector::SelectorOp;
+use crate::object::{Selector, Status};
 use serde_json::{Map, Value};
 
 /// Set the selector on a resource (Services only).
@@ -40,7 +40,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("resource(s) were provided, but no name was specified"));
     }
     let pairs = pairs(selector)?;
-    let words = SetVerbText { updated: "selector", patched: "selector", prints_unchanged: true };
+    let words = SetVerbText { updated: "selector", patched: "", prints_unchanged: true };
     args.setting.update(context, resources, words, |_, target| {
         let (kind, pairs, wanted) = (target.kind, pairs.clone(), args.resource_version.clone());
         let edit: ObjectEdit = Box::new(move |object| {
@@ -49,7 +49,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             }
             let version = object.text(&["metadata", "resourceVersion"]).unwrap_or_default();
             if !wanted.is_empty() && wanted != version {
-                return Err(Failure::plain(format!("Expected resource version to be {wanted}, was {version}")));
+                return Err(Status::modified(kind.resource, object.name()).into());
             }
             object.set(&["spec", "selector"], pairs.clone());
             Ok(())
