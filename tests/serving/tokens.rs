@@ -47,6 +47,23 @@ fn service_kubernetes_leads_to_the_server_while_it_runs() {
 }
 
 #[test]
+fn command_in_a_pod_asks_the_server_of_its_cluster() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--serve=0"]);
+    cluster.ok("create namespace team");
+    cluster.ok("create configmap note -n team");
+    cluster.ok("create rolebinding readers -n team --clusterrole=view --serviceaccount=team:default");
+    cluster.until_reads("endpoints/kubernetes", "{.subsets[0].addresses[0].ip}", "127.0.0.1");
+    let script = format!("{0} get configmap note -o name; {0} get secrets", env!("CARGO_BIN_EXE_kloop"));
+    let command = "run asks -n team --image=debian --restart=Never -- sh -c".split(' ').chain([&*script]);
+    assert_eq!(cluster.run(&command.collect::<Vec<_>>(), "").code, 0);
+    cluster.until_reads("pod/asks -n team", "{.status.phase}", "Failed");
+    let said = cluster.ok("logs asks -n team");
+    let refused = "User \"system:serviceaccount:team:default\" cannot list resource \"secrets\"";
+    assert!(said.starts_with("configmap/note\n") && said.contains(refused), "{said}");
+}
+
+#[test]
 fn server_without_tls_is_not_advertised() {
     let cluster = Cluster::new();
     let server = Server::start(&cluster, &["--no-token"]);

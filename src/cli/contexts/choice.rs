@@ -1,7 +1,8 @@
 //! Chooses the state file or the server of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
 //!
-//! A flag wins over `$KLOOP_STATE`, and that over the current context. Start reading at [`choose`].
+//! A flag wins over `$KLOOP_STATE`, and that over the current context. In a pod, its own cluster is the last choice before a new state. Start reading at [`choose`].
 
+use super::in_cluster::{self, PodCluster};
 use super::{ConfigFile, Entries, Location, ServerEntries, USER};
 use crate::cli::{CliResult, Failure, Globals, context_settings};
 use crate::serve::kubeconfig;
@@ -124,6 +125,16 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
         let problem =
             format!("{} has no current context\nhint: name one of its contexts with --context", file.display());
         return Err(Failure::plain(problem));
+    }
+    let names_nothing =
+        asked.own.is_none() && asked.context.is_none() && asked.cluster.is_none() && !asked.names_server;
+    if names_nothing
+        && read.current.is_empty()
+        && !store::default_path().exists()
+        && let Some(PodCluster { server, namespace }) = in_cluster::find()
+    {
+        let server = Some(server);
+        return Ok(ClusterChoice { server, namespace, ..ClusterChoice::without_context(store::default_path()) });
     }
     asked.resolve(&read)
 }

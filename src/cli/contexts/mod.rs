@@ -7,6 +7,7 @@
 
 mod choice;
 mod config_file;
+mod in_cluster;
 mod location;
 mod server;
 
