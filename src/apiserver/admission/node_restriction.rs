@@ -279,7 +279,9 @@ mod tests {
     fn kubelet_changes_its_own_objects_alone() {
         let mut api = cluster();
         api.set_user(Some(Arc::new(kubelet("a"))));
-        let node = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        // The taint of a new node, which its kubelet may not remove.
+        let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        let node = |name: &str, labels: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": {"taints": [taint]}});
         let mut change = |object: Value| -> String {
             let object = Object(object);
             let written = api.write(false, |txn| {

@@ -1,10 +1,10 @@
 //! The plugins that this process leaves out: those that the flags of `kube-apiserver` name, as envtest starts it.
 //!
-//! Knows: such a process serves one state and runs no controllers. Never: knows which plugins there are.
+//! Knows: such a process serves one state. Never: knows which plugins there are.
 
 use std::sync::OnceLock;
 
-/// The names of the disabled plugins; set in a process that serves without controllers.
+/// The names of the disabled plugins.
 static DISABLED: OnceLock<Vec<String>> = OnceLock::new();
 
 /// Takes the value of `--disable-admission-plugins`, before the first request. Only the first call counts.
@@ -16,9 +16,4 @@ pub fn set_disabled(names: &[String]) {
 /// Whether the flags disable a plugin.
 pub fn is_disabled(name: &str) -> bool {
     DISABLED.get().is_some_and(|names| names.iter().any(|disabled| disabled == name))
-}
-
-/// Whether this process serves without controllers.
-pub fn lacks_controllers() -> bool {
-    DISABLED.get().is_some()
 }

@@ -1,14 +1,13 @@
-//! TaintNodesByCondition: a new node gets no pods before it is ready. Only where no controllers run: otherwise the loop that watches over
-//! nodes taints a new one in the tick that sees it.
+//! TaintNodesByCondition: a new node gets no pods before it is ready. The loop of nodes takes the taint away once it is.
 
-use super::{AdmissionRequest, server_flags};
+use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use serde_json::json;
 
 /// Admits a new node.
 pub fn admit(_: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
-    if !request.creates("nodes") || !server_flags::lacks_controllers() {
+    if !request.creates("nodes") {
         return Ok(());
     }
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
