@@ -50,6 +50,7 @@ pub mod service_lb;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
 pub mod statefulset;
+pub mod taint_eviction;
 pub mod token_cleaner;
 pub mod ttl;
 pub mod validatingadmissionpolicy_status;
@@ -83,6 +84,7 @@ pub static ALL: &[&Loop] = &[
     &service_lb::LOOP,
     &node_ipam::LOOP,
     &node_lifecycle::LOOP,
+    &taint_eviction::LOOP,
     &pod_gc::LOOP,
     &resourcequota::LOOP,
     &pv_binder::LOOP,

@@ -1,10 +1,8 @@
-//! Nodes without heartbeats: sets their conditions to Unknown, adds taints, and evicts pods that do not tolerate the
-//! taints, node after node. When no node has a heartbeat, no pod is evicted, because then the control plane itself is
-//! cut off.
+//! Nodes without heartbeats: sets their conditions to Unknown, and adds taints that evict their pods, node after node.
+//! When no node has a heartbeat, no pod is evicted, because then the control plane itself is cut off.
 //!
-//! One loop does what Kubernetes splits over the node lifecycle, taint eviction and TTL controllers.
+//! One loop does what Kubernetes splits over the node lifecycle and TTL controllers. [`super::taint_eviction`] evicts the pods.
 
-mod eviction;
 mod extended_resources;
 pub mod report;
 mod zone;
@@ -28,6 +26,10 @@ const STARTUP_GRACE: i64 = 60;
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTL_BY_NODES: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
 
+/// Labels that older clients read, each with the label whose value it has (`labelReconcileInfo`).
+const OLD_LABELS: [(&str, &str); 2] =
+    [("beta.kubernetes.io/os", "kubernetes.io/os"), ("beta.kubernetes.io/arch", "kubernetes.io/arch")];
+
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -48,11 +50,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         ROOT => world.unready_nodes().cloned().chain([row.key.clone()]).collect(),
         "pods" => {
             let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
-            let watched = |node: &&Arc<Row>| {
-                node.node().is_some_and(|node| {
-                    node.ready != Some(true) || node.taints.iter().any(|one| one.effect == "NoExecute")
-                })
-            };
+            let watched = |node: &&Arc<Row>| node.node().is_some_and(|node| node.ready != Some(true));
             node.filter(watched).map(|node| node.key.clone()).into_iter().collect()
         }
         "leases.coordination.k8s.io" => vec![Key::new(Resource(ROOT), "", &row.key.name)],
@@ -87,7 +85,6 @@ fn plan(world: &World, key: &Key) -> Plan {
     if is_foreign(world, row) {
         mark_pods_unready(world, row, &object, &mut plan);
     }
-    eviction::evict(world, row, &object, &mut plan);
     plan
 }
 
@@ -113,14 +110,14 @@ fn is_silent(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> bool
     world.now >= deadline
 }
 
-/// The newest heartbeat of a foreign node: that of its Lease, or without one the later of status report and creation.
+/// The newest heartbeat of a foreign node: that of its Lease, its status report or its creation. A report counts once the clock of this
+/// machine has reached its time.
 fn last_heartbeat(world: &World, row: &Row, object: &Object) -> Option<Time> {
-    if let Some(seen) = world.lease_heartbeat(&row.key.name) {
-        return Some(seen);
-    }
+    let seen = world.lease_heartbeat(&row.key.name);
     let ready = object.condition("Ready");
     let reported = ready.and_then(|ready| time::from_json(&ready["lastHeartbeatTime"]));
-    reported.max(row.created)
+    let reported = reported.filter(|reported| seen.is_none() || *reported <= world.now);
+    seen.max(reported).max(row.created)
 }
 
 fn add_seconds(time: Time, seconds: i64) -> Time {
@@ -177,7 +174,7 @@ fn restore_conditions(world: &World, row: &Row, object: &Object, plan: &mut Plan
     status::write(plan, object.clone(), new.into(), "its heartbeats are back");
 }
 
-/// Updates the taints of conditions and the TTL annotation.
+/// Updates the taints of conditions, the TTL annotation and the old labels. A node without the annotation is new.
 fn update_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let mut wanted = object.clone();
     let taints = taints(world, row, object, plan);
@@ -192,6 +189,13 @@ fn update_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let ttl = TTL_BY_NODES.iter().find(|(most, _)| nodes <= *most).map_or("300", |(_, ttl)| *ttl);
     if object.annotation(TTL).is_none() {
         wanted.set(&["metadata", "annotations", TTL], ttl);
+        let message = format!("Node {0} event: Registered Node {0} in Controller", row.key.name);
+        plan.event(row, EventType::Normal, "RegisteredNode", message);
+    }
+    for (old, label) in OLD_LABELS {
+        if let Some(value) = object.label(label) {
+            wanted.set(&["metadata", "labels", old], value);
+        }
     }
     if wanted != *object {
         plan.write(WriteVerb::Update(wanted), format!("the taints of {} follow its conditions", row.key.name));
@@ -202,7 +206,8 @@ fn update_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Value> {
     let conditions = object.items(&["status", "conditions"]);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    let mut managed = vec![(UNSCHEDULABLE, "NoSchedule")];
+    // Also without the condition Ready: then the taint of a new node goes (`doNoScheduleTaintingPass`).
+    let mut managed = [UNSCHEDULABLE, NOT_READY, UNREACHABLE].map(|key| (key, "NoSchedule")).to_vec();
     if let Some(ready) = condition::find(conditions, "Ready") {
         let key = match ready["status"].as_str() {
             Some("True") => None,
@@ -211,7 +216,7 @@ fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Val
         };
         wanted.extend(key.map(|key| (key, "NoSchedule")));
         wanted.extend(key.filter(|_| must_evict(world, row, object, plan)).map(|key| (key, "NoExecute")));
-        managed.extend([NOT_READY, UNREACHABLE].into_iter().flat_map(|key| [(key, "NoSchedule"), (key, "NoExecute")]));
+        managed.extend([NOT_READY, UNREACHABLE].map(|key| (key, "NoExecute")));
     }
     for (kind, key) in PRESSURES {
         managed.push((key, "NoSchedule"));
@@ -258,10 +263,11 @@ fn has_no_execute_taint(object: &Object) -> bool {
     object.items(&["spec", "taints"]).iter().any(is)
 }
 
-/// Marks the pods of an unreachable node as not ready, so that Services leave them out.
+/// Marks the pods of an unreachable node as not ready, so that Services leave them out. Those of a node that reports itself not ready stay
+/// as their kubelet says.
 fn mark_pods_unready(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
     let ready = object.condition("Ready");
-    if ready.is_none_or(|ready| ready["status"] == "True") {
+    if ready.is_none_or(|ready| ready["status"] != "Unknown") {
         return;
     }
     let pods = world.pods_on(&row.key.name).filter(|pod| pod.pod().is_some_and(|pod| pod.ready));
@@ -390,6 +396,24 @@ mod tests {
             let executing = executing(&mut cluster, &zone, &["a", "b"], silent, seconds);
             assert!(wanted.contains(&executing), "{case}: {executing}");
         }
+    }
+
+    #[test]
+    fn new_node_is_reported_once_and_gets_the_labels_of_older_clients() {
+        let mut cluster = cluster("");
+        cluster.create(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "new", "labels": {"kubernetes.io/arch": "arm64"}},
+            "spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]},
+        }));
+        cluster.settle();
+        cluster.patch("nodes", "new", json!({"metadata": {"labels": {"beta.kubernetes.io/arch": "other"}}}));
+        cluster.settle();
+        assert_eq!(taints(&cluster, "new"), "");
+        let labels = json!({"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "arm64"});
+        assert_eq!(cluster.value("nodes", "new", "/metadata/labels"), labels);
+        let reports =
+            cluster.log.iter().filter(|line| line.contains("Node new event: Registered Node new in Controller"));
+        assert_eq!(reports.count(), 1);
     }
 
     #[test]

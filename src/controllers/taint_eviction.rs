@@ -1,18 +1,43 @@
 //! NoExecute taints: evicts pods without a toleration at once, and pods with `tolerationSeconds` after that time.
+//!
+//! Never: adds taints; [`super::node_lifecycle`] and users do.
 
-use super::add_seconds;
-use crate::controllers::pods::{self, BURST};
-use crate::object::{Object, Time, time};
+use super::pods::{self, BURST};
+use crate::object::time::Shift;
+use crate::object::{Key, Object, Time, time};
 use crate::world::taint::tolerates;
-use crate::world::{EventType, Plan, Row, Taint, World, WriteVerb};
+use crate::world::{EventType, Loop, Plan, Row, Taint, World, WriteVerb};
+use jiff::SignedDuration;
 use serde_json::Value;
+use std::sync::Arc;
+
+const ROOT: &str = "nodes";
+
+/// The loop of the nodes whose pods have to leave.
+pub const LOOP: Loop = Loop { name: "taint-eviction-controller", root: ROOT, concerns, plan, ..Loop::BASE };
+
+fn concerns(world: &World, row: &Row) -> Vec<Key> {
+    match row.key.resource.0 {
+        ROOT => vec![row.key.clone()],
+        "pods" => {
+            let node = row.pod().and_then(|pod| world.find(ROOT, "", pod.node.as_deref()?));
+            let repels = |node: &&Arc<Row>| {
+                node.node().is_some_and(|node| node.taints.iter().any(|taint| taint.effect == "NoExecute"))
+            };
+            node.filter(repels).map(|node| node.key.clone()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
 
 /// Evicts the pods of a node that are due, and schedules a wake-up for later ones.
-pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan) {
-    let taints = object.items(&["spec", "taints"]).iter().map(Taint::read);
-    let taints: Vec<Taint> = taints.filter(|taint| taint.effect == "NoExecute").collect();
+fn plan(world: &World, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(node) = world.get(key).filter(|node| !node.is_deleting()) else { return plan };
+    let taints = node.node().map_or(&[][..], |node| &node.taints).iter();
+    let taints: Vec<Taint> = taints.filter(|taint| taint.effect == "NoExecute").cloned().collect();
     if taints.is_empty() {
-        return;
+        return plan;
     }
     let mut evicted = 0;
     for pod in world.pods_on(&node.key.name).filter(|pod| !pod.is_deleting()) {
@@ -24,13 +49,14 @@ pub(super) fn evict(world: &World, node: &Row, object: &Object, plan: &mut Plan)
         } else if evicted < BURST {
             evicted += 1;
             let condition = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint");
-            pods::mark_disrupted(world, &body, condition, plan);
+            pods::mark_disrupted(world, &body, condition, &mut plan);
             let message = format!("Marking for deletion Pod {}", pod.key.path());
             plan.event(pod, EventType::Normal, "TaintManagerEviction", message);
             plan.delete(pod, format!("it does not tolerate a NoExecute taint of node {}", node.key.name));
         }
     }
-    date_taints(world, object, plan);
+    date_taints(world, node.object(), &mut plan);
+    plan
 }
 
 /// The time at which a pod was scheduled, or else created.
@@ -51,28 +77,24 @@ fn deadline(taints: &[Taint], tolerations: &[Value], scheduled_at: Option<Time>,
         }
         let seconds = matching.filter_map(|toleration| toleration["tolerationSeconds"].as_i64()).min()?;
         let since = taint.added.unwrap_or(now);
-        Some(add_seconds(scheduled_at.map_or(since, |scheduled_at| since.max(scheduled_at)), seconds.max(0)))
+        let since = scheduled_at.map_or(since, |scheduled_at| since.max(scheduled_at));
+        Some(since.later(SignedDuration::from_secs(seconds.max(0))))
     };
     taints.iter().filter_map(limit).min()
 }
 
 /// Sets `timeAdded` of taints without it, since tolerations count from this time.
-fn date_taints(world: &World, object: &Object, plan: &mut Plan) {
+fn date_taints(world: &World, mut node: Object, plan: &mut Plan) {
     let undated = |taint: &Value| taint["effect"] == "NoExecute" && taint["timeAdded"].is_null();
-    let mut taints = object.items(&["spec", "taints"]).to_vec();
+    let mut taints = node.items(&["spec", "taints"]).to_vec();
     if plan.wake.is_none() || !taints.iter().any(undated) {
-        return;
-    }
-    let already = plan.writes.iter().any(|write| matches!(&write.verb, WriteVerb::Update(one) if one.kind() == "Node"));
-    if already {
         return;
     }
     for taint in taints.iter_mut().filter(|taint| undated(taint)) {
         taint["timeAdded"] = time::rfc3339(world.now).into();
     }
-    let mut dated = object.clone();
-    dated.set(&["spec", "taints"], taints);
-    plan.write(WriteVerb::Update(dated), "tolerations are counted from when the taint was added");
+    node.set(&["spec", "taints"], taints);
+    plan.write(WriteVerb::Update(node), "tolerations are counted from when the taint was added");
 }
 
 #[cfg(test)]
