@@ -66,7 +66,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     };
     let mut by_node: BTreeMap<String, Vec<&Arc<Row>>> = BTreeMap::new();
     for pod in rows {
-        by_node.entry(placement::node_of(pod)).or_default().push(pod);
+        if let Some(node) = placement::node_of(pod) {
+            by_node.entry(node).or_default().push(pod);
+        }
     }
     let template = object.value_at(&["spec", "template"]).unwrap_or(&Value::Null);
     let pod = placement::add_tolerations(from_template(&owner, template));
@@ -130,7 +132,9 @@ impl<'w> DaemonSetState<'w> {
             .flat_map(|(_, pods)| pods)
             .copied()
             .collect();
-        for pod in lost.into_iter().filter(|pod| !pod.is_deleting()).take(BURST) {
+        // Pod garbage collection removes the bound ones (`getUnscheduledPodsWithoutNode`).
+        let is_bound = |pod: &Row| pod.pod().is_some_and(|pod| pod.node.is_some());
+        for pod in lost.into_iter().filter(|pod| !pod.is_deleting() && !is_bound(pod)).take(BURST) {
             self.delete(pod, "its node is gone");
         }
     }
@@ -169,7 +173,7 @@ impl<'w> DaemonSetState<'w> {
             self.plan.wait(format!("pod {} has ended and is recreated soon", pod.key.name));
             return self.plan.wake_at(until);
         }
-        let node = placement::node_of(pod);
+        let Some(node) = placement::node_of(pod) else { return };
         let (kind, reason, word) = match pod.pod().map(|pod| pod.phase) {
             Some(Phase::Failed) => (EventType::Warning, "FailedDaemonPod", "failed"),
             _ => (EventType::Normal, "SucceededDaemonPod", "succeeded"),
@@ -252,7 +256,8 @@ impl<'w> DaemonSetState<'w> {
             let Some(pod) = oldest.copied() else { continue };
             current += 1;
             ready += i64::from(pod.pod().is_some_and(|pod| pod.ready));
-            available += i64::from(self.is_available(pod));
+            // A pod that ends counts as long as it is ready, unlike in a rollout.
+            available += i64::from(self.is_available(pod) || pod.is_available_pod(self.min_ready, self.world.now));
             updated += i64::from(pod.label(REVISION_HASH) == Some(&self.hash));
         }
         let desired = self.desired();

@@ -50,16 +50,16 @@ pub(super) fn pin_to_node(mut pod: Object, node: &str) -> Object {
     pod
 }
 
-/// The node that a pod is bound or pinned to.
-pub(super) fn node_of(pod: &Row) -> String {
+/// The node that a pod is bound or pinned to. An adopted pod may have neither.
+pub(super) fn node_of(pod: &Row) -> Option<String> {
     if let Some(node) = pod.pod().and_then(|pod| pod.node.as_deref()) {
-        return node.to_owned();
+        return Some(node.to_owned());
     }
     let object = pod.object();
     let terms =
         ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"];
     let name = object.items(&terms).first().map(|term| &term["matchFields"][0]["values"][0]);
-    name.and_then(Value::as_str).unwrap_or_default().to_owned()
+    name.and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Whether a pod of the set belongs on a node.

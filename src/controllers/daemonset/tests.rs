@@ -24,7 +24,7 @@ fn pods(cluster: &Cluster) -> String {
     for row in cluster.world.list("pods") {
         let pod = row.object();
         let image = pod.0["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
-        lines.push(format!("{}={image}", super::placement::node_of(row)));
+        lines.push(format!("{}={image}", super::placement::node_of(row).unwrap_or_default()));
     }
     lines.sort();
     lines.join(" ")
@@ -186,4 +186,36 @@ fn surge_removes_the_pods_of_nodes_that_take_no_new_pods() {
         cluster.settle();
         assert_eq!(pods(&cluster), "b=a:2", "{unready:?} was not ready");
     }
+}
+
+#[test]
+fn pods_without_a_node_and_bound_pods_of_a_missing_node_are_left_alone() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    let labels = cluster.value("daemonsets.apps", "agent", "/spec/selector/matchLabels");
+    cluster.kubelet = false;
+    for (name, spec) in [("adopted", json!({"nodeSelector": {"no": "where"}})), ("lost", json!({"nodeName": "gone"}))] {
+        let mut spec = spec;
+        spec["containers"] = json!([{"name": "c"}]);
+        cluster.create(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}, "spec": spec,
+        }));
+    }
+    cluster.settle();
+    for pod in ["adopted", "lost"] {
+        assert_eq!(cluster.value("pods", pod, "/metadata/ownerReferences/0/kind"), "DaemonSet");
+        assert!(cluster.value("pods", pod, "/metadata/deletionTimestamp").is_null(), "{pod}");
+    }
+}
+
+#[test]
+fn pod_that_is_being_deleted_counts_as_available_while_it_is_ready() {
+    let mut cluster = cluster(AGENT);
+    cluster.settle();
+    cluster.kubelet = false;
+    let pod = cluster.world.pods_on("a").next().unwrap().key.name.to_string();
+    cluster.delete("pods", &pod, Default::default());
+    cluster.settle();
+    assert_eq!(cluster.value("daemonsets.apps", "agent", "/status/numberAvailable"), 2);
+    assert!(cluster.value("daemonsets.apps", "agent", "/status/numberUnavailable").is_null());
 }
