@@ -8,6 +8,7 @@ use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const ROOT: &str = "cronjobs.batch";
@@ -65,8 +66,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let jobs: Vec<Started> =
         world.controlled(JOBS, &row.uid).map(|row| Started { row, object: row.object() }).collect();
     let mut new = status::status_map(&object);
-    report_finished(row, &object, &jobs, &mut new, &mut plan);
-    trim(row, &object, &jobs, &mut plan);
+    let trimmed = trim(row, &object, &jobs, &mut plan);
+    report_finished((row, &object), &jobs, &trimmed, (&mut new, &mut plan));
     let is_own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
     let (mut own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(is_own);
     for job in foreign.iter().filter(|job| job.end().is_none()) {
@@ -85,20 +86,19 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Reports each formerly active Job that has finished or no longer exists.
+/// Reports each formerly active Job that has finished or no longer exists, but not those that go at once.
 fn report_finished(
-    row: &Row,
-    object: &Object,
+    (row, object): (&Row, &Object),
     jobs: &[Started],
-    new: &mut serde_json::Map<String, Value>,
-    plan: &mut Plan,
+    trimmed: &BTreeSet<&str>,
+    (new, plan): (&mut serde_json::Map<String, Value>, &mut Plan),
 ) {
     for active in object.items(&["status", "active"]) {
         let name = active["name"].as_str().unwrap_or_default();
         match jobs.iter().find(|job| active["uid"] == *job.row.uid) {
             None => plan.event(row, EventType::Normal, "MissingJob", format!("Active job went missing: {name}")),
             Some(job) => {
-                if let Some(end) = job.end() {
+                if let Some(end) = job.end().filter(|_| !trimmed.contains(&*job.row.uid)) {
                     let message = format!("Saw completed job: {name}, condition: {end}");
                     plan.event(row, EventType::Normal, "SawCompletedJob", message);
                 }
@@ -133,8 +133,9 @@ fn update_active(object: &Object, jobs: &[Started], new: &mut serde_json::Map<St
     }
 }
 
-/// Deletes finished Jobs beyond the limits, those that started first.
-fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
+/// Deletes finished Jobs beyond the limits, those that started first. Returns their uids.
+fn trim<'w>(row: &Row, object: &Object, jobs: &[Started<'w>], plan: &mut Plan) -> BTreeSet<&'w str> {
+    let mut trimmed = BTreeSet::new();
     for (end, field) in [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")] {
         let Some(limit) = object.int(&["spec", field]) else { continue };
         let mut ended: Vec<&Started> =
@@ -144,8 +145,10 @@ fn trim(row: &Row, object: &Object, jobs: &[Started], plan: &mut Plan) {
         for job in ended.into_iter().take(excess.min(pods::BURST)) {
             plan.event(row, EventType::Normal, "SuccessfulDelete", format!("Deleted job {}", job.row.key.name));
             plan.delete(job.row, format!("more than {limit} finished Jobs ({end})"));
+            trimmed.insert(&*job.row.uid);
         }
     }
+    trimmed
 }
 
 /// The latest scheduled time that is due and has no Job yet. Earlier missed times are skipped.
@@ -284,6 +287,17 @@ spec:
         assert_eq!((&status["lastScheduleTime"], status.get("active")), (&json!("2026-01-01T00:05:00Z"), None));
         cluster.pass(1500);
         assert_eq!(cluster.count("jobs.batch"), 3);
+    }
+
+    #[test]
+    fn finished_job_beyond_the_limits_goes_without_a_report() {
+        let mut cluster = tick("concurrencyPolicy: Allow", "");
+        cluster.patch("cronjobs.batch", "tick", json!({"spec": {"successfulJobsHistoryLimit": 0}}));
+        cluster.pass(301);
+        assert!(cluster.logged("event: SuccessfulDelete Deleted job tick-"));
+        assert!(!cluster.logged("event: SawCompletedJob"));
+        let status = cluster.value("cronjobs.batch", "tick", "/status");
+        assert_eq!((status.get("active"), status["lastSuccessfulTime"].is_string()), (None, true));
     }
 
     #[test]
