@@ -1,7 +1,7 @@
 //! The pods behind a Service with their address, readiness and ports, for both Endpoints and EndpointSlices.
 
 use super::pods::controller_key;
-use crate::object::{Key, Object, Resource, Str};
+use crate::object::{Key, Object, Resource, Str, Time, time};
 use crate::world::{PodFields, Row, World};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -101,6 +101,25 @@ fn resolve_port(port: &Value, pod: &PodFields) -> Option<Value> {
         resolve_port["appProtocol"] = application.into();
     }
     Some(resolve_port)
+}
+
+/// Returns the time of the change that a list of endpoints shows: the earliest moment at which one of these pods became ready or unready
+/// (`TriggerTimeTracker`). `None` when no pod did: then pods left, or the Service itself changed.
+pub fn trigger_time<'n>(world: &World, namespace: &str, changed: impl Iterator<Item = &'n str>) -> Option<Time> {
+    changed.filter_map(|pod| world.find("pods", namespace, pod)?.pod()?.ready_since).min()
+}
+
+/// Sets the annotation with the time of a change, or removes it.
+pub fn set_trigger(object: &mut Object, trigger: Option<Time>) {
+    match trigger {
+        Some(trigger) => object.set(&["metadata", "annotations", TRIGGER], time::rfc3339(trigger)),
+        None => {
+            object.unset(&["metadata", "annotations", TRIGGER]);
+            if object.value_at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Map::is_empty) {
+                object.unset(&["metadata", "annotations"]);
+            }
+        }
+    }
 }
 
 /// The Services that a row concerns: itself, or those that select the pod.

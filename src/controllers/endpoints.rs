@@ -1,10 +1,10 @@
 //! Endpoints, the older list of the pods behind a Service, for clients that still read it.
 
-use super::backends::{self, ServiceBackend, TRIGGER};
-use crate::object::{Key, Object, time};
+use super::backends::{self, ServiceBackend};
+use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const ROOT: &str = "endpoints";
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
@@ -45,7 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
                 "kind": "Endpoints",
                 "metadata": { "name": *key.name, "namespace": *key.namespace, "labels": labels },
             }));
-            put(&mut object, subsets, truncated, world);
+            put(&mut object, subsets, truncated, row.created);
             plan.write(WriteVerb::Create(object), "the Service has no Endpoints");
         }
         Some(known) => {
@@ -54,7 +54,8 @@ fn plan(world: &World, key: &Key) -> Plan {
                 object.items(&["subsets"]) == subsets && object.value_at(&["metadata", "labels"]) == Some(&labels);
             if !same || object.annotation(OVER_CAPACITY).is_some() != truncated {
                 object.set(&["metadata", "labels"], labels);
-                put(&mut object, subsets, truncated, world);
+                let trigger = trigger(world, &key.namespace, object.items(&["subsets"]), &subsets);
+                put(&mut object, subsets, truncated, trigger);
                 plan.write(WriteVerb::Update(object), "the pods behind the Service changed");
             }
         }
@@ -62,13 +63,31 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-fn put(object: &mut Object, subsets: Vec<Value>, truncated: bool, world: &World) {
+/// The time of the change from `old` to `new` subsets.
+fn trigger(world: &World, namespace: &str, old: &[Value], new: &[Value]) -> Option<Time> {
+    let states = |subsets: &[Value]| -> BTreeSet<(bool, String, String)> {
+        let list = |subset: &Value, name: &str| subset[name].as_array().cloned().unwrap_or_default();
+        let states = subsets.iter().flat_map(|subset| {
+            let ready = list(subset, "addresses").into_iter().map(|address| (true, address));
+            ready.chain(list(subset, "notReadyAddresses").into_iter().map(|address| (false, address)))
+        });
+        let text = |target: &Value, field: &str| target[field].as_str().unwrap_or_default().to_owned();
+        states
+            .map(|(ready, address)| (ready, text(&address["targetRef"], "uid"), text(&address["targetRef"], "name")))
+            .collect()
+    };
+    let known = states(old);
+    let states = states(new);
+    backends::trigger_time(world, namespace, states.difference(&known).map(|(_, _, name)| name.as_str()))
+}
+
+fn put(object: &mut Object, subsets: Vec<Value>, truncated: bool, trigger: Option<Time>) {
     if subsets.is_empty() {
         object.unset(&["subsets"]);
     } else {
         object.set(&["subsets"], subsets);
     }
-    object.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
+    backends::set_trigger(object, trigger);
     if truncated {
         object.set(&["metadata", "annotations", OVER_CAPACITY], "truncated");
     } else {

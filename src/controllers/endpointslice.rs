@@ -1,9 +1,9 @@
 //! EndpointSlices list the pods behind each Service, at most 100 per slice. Pods that resolve the Service's ports
 //! differently are in different slices.
 
-use super::backends::{self, ServiceBackend, TRIGGER};
+use super::backends::{self, ServiceBackend};
 use super::claim::Owner;
-use crate::object::{Key, Object, time};
+use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -42,8 +42,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let tolerant = backends::tolerates_unready(&service);
     let mut wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     for backend in backends::backends(world, row, &service) {
-        // A pod without any of the Service's named ports is left out, unless the Service has no ports at all.
-        if backend.ports.is_empty() && !service.items(&["spec", "ports"]).is_empty() {
+        // Kubernetes waits for the pod's removal, too.
+        if !tolerant && backend.node().is_some_and(|node| world.find("nodes", "", node).is_none()) {
             continue;
         }
         let mut endpoint = endpoint(world, &backend, tolerant);
@@ -189,7 +189,9 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
                     },
                     "addressType": "IPv4",
                 }));
-                put(&mut object, slice.ports, slice.endpoints, world);
+                let is_first = !world.controlled(SLICES, &owner.row.uid).any(|_| true);
+                let trigger = if is_first { owner.row.created } else { trigger(world, &[], &slice.endpoints) };
+                put(&mut object, slice.ports, slice.endpoints, trigger);
                 plan.write(WriteVerb::Create(object), "no slice has room for the Service's endpoints");
             }
             Some(_) if unused => {
@@ -201,7 +203,8 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
                 let same = object.items(&["endpoints"]) == slice.endpoints && object.items(&["ports"]) == slice.ports;
                 if !same || object.value_at(&["metadata", "labels"]) != Some(&labels) {
                     object.set(&["metadata", "labels"], labels.clone());
-                    put(&mut object, slice.ports, slice.endpoints, world);
+                    let trigger = trigger(world, object.items(&["endpoints"]), &slice.endpoints);
+                    put(&mut object, slice.ports, slice.endpoints, trigger);
                     plan.write(WriteVerb::Update(object), "the pods behind the Service changed");
                 }
             }
@@ -209,11 +212,21 @@ fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, pla
     }
 }
 
-fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, world: &World) {
+/// The time of the change from `old` to `new` endpoints.
+fn trigger(world: &World, old: &[Value], new: &[Value]) -> Option<Time> {
+    let state = |endpoint: &Value| (endpoint["targetRef"]["uid"].clone(), endpoint["conditions"]["serving"].clone());
+    let known: Vec<_> = old.iter().map(state).collect();
+    let target = new.iter().filter(|endpoint| !known.contains(&state(endpoint))).map(|endpoint| &endpoint["targetRef"]);
+    let mut target = target.peekable();
+    let namespace = target.peek().and_then(|target| target["namespace"].as_str()).unwrap_or_default();
+    backends::trigger_time(world, namespace, target.filter_map(|target| target["name"].as_str()))
+}
+
+fn put(slice: &mut Object, ports: Vec<Value>, endpoints: Vec<Value>, trigger: Option<Time>) {
     for (name, list) in [("ports", ports), ("endpoints", endpoints)] {
         slice.set(&[name], if list.is_empty() { Value::Null } else { list.into() });
     }
-    slice.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
+    backends::set_trigger(slice, trigger);
 }
 
 #[cfg(test)]
@@ -346,7 +359,39 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
         cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: web}, annotations: {}, ownerReferences: [{uid: u1, controller: true, kind: Node, name: a}]}, spec: {containers: [{name: c, ports: [{name: http, containerPort: 9091}]}]}}");
         cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: without, labels: {app: web}, ownerReferences: [{uid: u1, controller: true, kind: Node, name: a}]}, spec: {containers: [{name: c}]}}");
         cluster.settle();
-        assert_eq!((cluster.count(SLICES), endpoints(&cluster).len()), (2, 4));
+        // The pod without a port of that name is in a slice without ports.
+        assert_eq!((cluster.count(SLICES), endpoints(&cluster).len(), ports(&cluster).len()), (3, 5, 2));
+    }
+
+    #[test]
+    fn annotation_has_the_time_at_which_a_pod_became_ready_or_unready() {
+        let mut cluster = cluster(WEB);
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 1}}));
+        cluster.settle();
+        let trigger = |cluster: &Cluster| {
+            let slice = cluster.world.list(SLICES).next().unwrap().object();
+            slice.annotation("endpoints.kubernetes.io/last-change-trigger-time").map(str::to_owned)
+        };
+        let pod = cluster.names("pods");
+        let ready = cluster.object("pods", &pod).condition("Ready").unwrap()["lastTransitionTime"].clone();
+        assert_eq!(trigger(&cluster).as_deref(), ready.as_str());
+        cluster.world.now += jiff::SignedDuration::from_secs(60);
+        cluster.kubelet = false;
+        cluster.delete("pods", &pod, Default::default());
+        cluster.settle();
+        assert_eq!(trigger(&cluster), None, "no pod became ready or unready");
+    }
+
+    #[test]
+    fn pods_of_a_missing_node_are_left_out() {
+        let mut cluster = cluster(WEB);
+        cluster.patch("replicasets.apps", "web", json!({"spec": {"replicas": 0}}));
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: lost, labels: {app: web}, ownerReferences: [{uid: u1, controller: true, kind: Node, name: a}]}, spec: {nodeName: gone, containers: [{name: c}]}, status: {phase: Running, podIP: 127.9.9.9, conditions: [{type: Ready, status: 'True'}]}}");
+        cluster.settle();
+        assert_eq!(endpoints(&cluster), Vec::<Value>::new());
+        cluster.patch("services", "web", json!({"spec": {"publishNotReadyAddresses": true}}));
+        cluster.settle();
+        assert_eq!(endpoints(&cluster).len(), 1);
     }
 
     #[test]

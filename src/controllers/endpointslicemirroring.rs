@@ -5,7 +5,7 @@
 
 use super::backends::{self, TRIGGER};
 use super::claim::Owner;
-use crate::object::{Key, Object, Resource, time};
+use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -13,10 +13,12 @@ use std::sync::Arc;
 const ROOT: &str = "endpoints";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
-/// Label on Endpoints that kloop's own controller writes.
-const WRITTEN_BY: &str = "endpoints.kubernetes.io/managed-by";
+/// Annotation of Endpoints that are only the lock of a leader election.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// Annotations of Endpoints that their slices do not have.
+const NOT_MIRRORED: [&str; 2] = [TRIGGER, "kubectl.kubernetes.io/last-applied-configuration"];
 /// Maximum number of addresses of a subset (Kubernetes: `--mirroring-max-endpoints-per-subset`).
 const MAX_ADDRESSES: usize = 1000;
 
@@ -56,7 +58,7 @@ fn is_mirrored(world: &World, row: &Row) -> bool {
     let is_bare = service.is_some_and(|service| {
         !service.is_deleting() && service.workload().is_none_or(|fields| fields.selector.is_nothing())
     });
-    is_bare && !row.is_deleting() && row.label(SKIP) != Some("true") && row.label(WRITTEN_BY).is_none()
+    is_bare && !row.is_deleting() && row.label(SKIP) != Some("true") && row.body().annotation(LEADER).is_none()
 }
 
 /// The slices that mirror these Endpoints, ordered by name.
@@ -104,6 +106,12 @@ fn slice(row: &Row, body: &Object, subset: &Value, family: &str, endpoints: Vec<
     let mut labels: Map<String, Value> = body.labels().map(|(key, value)| (key.to_owned(), value.into())).collect();
     labels.insert(SERVICE_NAME.into(), (*row.key.name).into());
     labels.insert(MANAGED_BY.into(), MANAGER.into());
+    let mut metadata = json!({"namespace": *row.key.namespace, "labels": labels});
+    let annotations = body.pairs(&["metadata", "annotations"]).filter(|(key, _)| !NOT_MIRRORED.contains(key));
+    let annotations: Map<String, Value> = annotations.map(|(key, value)| (key.to_owned(), value.into())).collect();
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
+    }
     let port = |port: &Value| {
         let mut mirrored = port.clone();
         mirrored["name"] = port["name"].as_str().unwrap_or_default().into();
@@ -114,19 +122,22 @@ fn slice(row: &Row, body: &Object, subset: &Value, family: &str, endpoints: Vec<
     let ports = if ports.is_empty() { Value::Null } else { ports.into() };
     Object(json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-        "metadata": {"namespace": *row.key.namespace, "labels": labels},
+        "metadata": metadata,
         "addressType": family, "endpoints": endpoints, "ports": ports,
     }))
 }
 
 fn update(row: &Row, wanted: Object, plan: &mut Plan) {
     let mut object = row.object();
-    let fields: [&[&str]; 3] = [&["endpoints"], &["ports"], &["metadata", "labels"]];
+    let fields: [&[&str]; 4] = [&["endpoints"], &["ports"], &["metadata", "labels"], &["metadata", "annotations"]];
     if fields.iter().all(|field| object.value_at(field) == wanted.value_at(field)) {
         return;
     }
     for field in fields {
-        object.set(field, wanted.value_at(field).cloned().unwrap_or_default());
+        match wanted.value_at(field) {
+            Some(value) => object.set(field, value.clone()),
+            None => _ = object.unset(field),
+        }
     }
     plan.write(WriteVerb::Update(object), "the Endpoints that it mirrors changed");
 }
@@ -138,7 +149,6 @@ fn create(world: &World, row: &Arc<Row>, mut wanted: Object, plan: &mut Plan) {
     wanted.set(&["metadata", "name"], name);
     wanted.set(&["metadata", "generateName"], base);
     wanted.set(&["metadata", "ownerReferences"], vec![owner.reference().to_value()]);
-    wanted.set(&["metadata", "annotations", TRIGGER], time::rfc3339(world.now));
     plan.write(WriteVerb::Create(wanted), "the Service has no selector, and its Endpoints list addresses");
 }
 
@@ -151,7 +161,7 @@ mod tests {
     const BY_HAND: &str = "
 {apiVersion: v1, kind: Service, metadata: {name: db}, spec: {clusterIP: 127.77.128.5, ports: [{port: 5432, protocol: TCP}]}}
 ---
-{apiVersion: v1, kind: Endpoints, metadata: {name: db, labels: {team: a}}, subsets: [{addresses: [{ip: 192.0.2.1}, {ip: '2001:db8::1'}], notReadyAddresses: [{ip: 192.0.2.2}], ports: [{port: 5432, protocol: TCP}]}]}
+{apiVersion: v1, kind: Endpoints, metadata: {name: db, labels: {team: a}, annotations: {note: b, kubectl.kubernetes.io/last-applied-configuration: x}}, subsets: [{addresses: [{ip: 192.0.2.1}, {ip: '2001:db8::1'}], notReadyAddresses: [{ip: 192.0.2.2}], ports: [{port: 5432, protocol: TCP}]}]}
 ";
 
     #[test]
@@ -169,6 +179,11 @@ mod tests {
             assert_eq!(mirrored[0], json!(["IPv4", [at("192.0.2.1", true), at("192.0.2.2", false)], 5432]));
             assert_eq!(mirrored[1], json!(["IPv6", [at("2001:db8::1", true)], 5432]));
             assert_eq!(slices[0]["metadata"]["labels"]["team"], "a");
+            assert_eq!(slices[0]["metadata"]["annotations"], json!({"note": "b"}));
+            cluster.patch("endpoints", "db", json!({"metadata": {"annotations": {"note": "c"}}}));
+            cluster.settle();
+            let notes = cluster.world.list(SLICES).map(|row| row.object().annotation("note").map(str::to_owned));
+            assert_eq!(notes.collect::<Vec<_>>(), [Some("c".to_owned()), Some("c".to_owned())]);
             cluster.patch("endpoints", "db", json!({"subsets": [{"addresses": [{"ip": "192.0.2.9"}]}]}));
             cluster.settle();
             let left: Vec<Value> = cluster.world.list(SLICES).map(|row| row.object().0["endpoints"].clone()).collect();

@@ -273,10 +273,17 @@ fn deletes_claims(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Endpoints are never updated (kubernetes 109414: endpoints of pods that are not ready any more).
+/// Endpoints stay when their pods are not ready any more (kubernetes 109414).
 fn forgets_endpoints(world: &World, key: &Key) -> Plan {
+    let ready = |slice: &Object| {
+        slice.items(&["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count()
+    };
+    let known = |slice: &Object| world.find("endpointslices.discovery.k8s.io", &key.namespace, slice.name());
     let mut plan = (endpointslice::LOOP.plan)(world, key);
-    plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Update(_)));
+    plan.writes.retain(|write| match &write.verb {
+        WriteVerb::Update(slice) => known(slice).is_none_or(|known| ready(&known.object()) <= ready(slice)),
+        _ => true,
+    });
     plan
 }
 
@@ -358,7 +365,7 @@ static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     doubles_daemons instead of daemonset::LOOP, seed 11;
     fires_twice instead of cronjob::LOOP, seed 2;
     deletes_claims instead of statefulset::LOOP, seed 14;
-    forgets_endpoints instead of endpointslice::LOOP, seed 273;
+    forgets_endpoints instead of endpointslice::LOOP, seed 0;
     forgets_order instead of statefulset::LOOP, seed 11;
     never_trims instead of deployment::LOOP, seed 9;
     leaves_orphans instead of garbage::LOOP, seed 2;
