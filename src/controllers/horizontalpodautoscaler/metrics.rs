@@ -13,6 +13,18 @@ pub struct MissingMetric {
     pub reason: &'static str,
     /// Message of the condition and the event.
     pub message: String,
+    /// Name of the value in the event about the whole evaluation, such as `cpu resource metric value`.
+    pub value: String,
+}
+
+/// A failed evaluation: no size follows from the metrics.
+pub struct FailedEvaluation {
+    /// The first unavailable metric.
+    pub first: MissingMetric,
+    /// Number of unavailable metrics.
+    pub count: usize,
+    /// `status.currentMetrics`.
+    pub current: Vec<Value>,
 }
 
 /// Combined result of all metrics.
@@ -34,7 +46,7 @@ pub fn evaluate_metrics(
     hpa: &Object,
     pods: &[Arc<Row>],
     current: i64,
-) -> Result<MetricsResult, (MissingMetric, usize)> {
+) -> Result<MetricsResult, FailedEvaluation> {
     let metrics = hpa.items(&["spec", "metrics"]);
     let mut verdict = MetricsResult { replicas: 0, by: String::new(), current: Vec::new(), silent: None };
     let mut silent = 0;
@@ -48,13 +60,16 @@ pub fn evaluate_metrics(
             }
             Err(why) => {
                 silent += 1;
+                verdict.current.push(json!({"type": ""}));
                 let first = verdict.silent.take().map_or(why, |(first, _)| first);
                 verdict.silent = Some((first, silent));
             }
         }
     }
     match verdict.silent.take() {
-        Some(first) if silent >= metrics.len() || verdict.replicas < current => Err(first),
+        Some((first, count)) if silent >= metrics.len() || verdict.replicas < current => {
+            Err(FailedEvaluation { first, count, current: verdict.current })
+        }
         first => Ok(MetricsResult { silent: first, ..verdict }),
     }
 }
@@ -73,6 +88,10 @@ fn evaluate_metric(
     };
     let source = &metric[part];
     let resource = source["name"].as_str().unwrap_or_default();
+    let value = match source["container"].as_str() {
+        Some(container) => format!("{container} container metric value"),
+        None => format!("{resource} resource metric value"),
+    };
     let measured = MeasuredResource { resource, container: source["container"].as_str() };
     let target = &source["target"];
     let (target, name, what) = match target["averageUtilization"].as_i64() {
@@ -92,9 +111,9 @@ fn evaluate_metric(
         let message = format!(
             "failed to get {resource} {what}: unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
         );
-        return Err(MissingMetric { reason, message });
+        return Err(MissingMetric { reason, message, value });
     }
-    let failed = |why| MissingMetric { reason, message: format!("failed to get {resource} {what}: {why}") };
+    let failed = |why| MissingMetric { reason, message: format!("failed to get {resource} {what}: {why}"), value };
     Ok((propose(world, hpa, pods, measured, target, current).map_err(failed)?, name))
 }
 
@@ -108,14 +127,19 @@ fn not_served(metric: &Value, kind: &str) -> MissingMetric {
             return MissingMetric {
                 reason: "InvalidMetricSourceType",
                 message: format!("unknown metric source type {other:?}"),
+                value: String::new(),
             };
         }
     };
     let name = metric[part]["metric"]["name"].as_str().unwrap_or_default();
+    let value = match part {
+        "external" => format!("{name} external metric value"),
+        part => format!("{part} metric value"),
+    };
     let message = format!(
         "unable to get metric {name}: unable to fetch metrics from {api} metrics API: no {api} metrics API registered"
     );
-    MissingMetric { reason, message }
+    MissingMetric { reason, message, value }
 }
 
 /// An entry of `status.currentMetrics`.

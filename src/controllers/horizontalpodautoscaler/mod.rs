@@ -122,11 +122,11 @@ impl AutoscalerState<'_> {
             self.event(EventType::Warning, "SelectorRequired", "selector is required");
             let message = "the HPA target's scale is missing a selector";
             self.set_condition("ScalingActive", "False", "InvalidSelector", message);
-        } else if let Some(pods) = self.measured(scaled) {
-            self.scale_by_metrics(scaled, current, &pods);
         } else {
-            self.status.entry("desiredReplicas").or_insert(current.into());
-            return;
+            let is_computed = self.measured(scaled).is_some_and(|pods| self.scale_by_metrics(scaled, current, &pods));
+            if !is_computed {
+                return;
+            }
         }
         let wanted = self.plan.writes.iter().any(|write| matches!(write.verb, WriteVerb::Scale(_)));
         if !wanted {
@@ -167,8 +167,8 @@ impl AutoscalerState<'_> {
         Some(pods)
     }
 
-    /// Scales to the size that the metrics propose.
-    fn scale_by_metrics(&mut self, scaled: &ScaleTarget<'_>, current: i64, pods: &[Arc<Row>]) {
+    /// Scales to the size that the metrics propose. False when they propose none: then `desiredReplicas` stays.
+    fn scale_by_metrics(&mut self, scaled: &ScaleTarget<'_>, current: i64, pods: &[Arc<Row>]) -> bool {
         let now = self.world.now;
         self.memory.synced = Some(now);
         self.plan.wake_at(now + PERIOD);
@@ -177,10 +177,13 @@ impl AutoscalerState<'_> {
             self.event(EventType::Warning, "FailedComputeMetricsReplicas", message.clone());
             self.set_condition("ScalingActive", "False", "AmbiguousSelector", &message);
             self.plan.wait(message);
-            return self.remember();
+            self.remember();
+            return false;
         }
-        match metrics::evaluate_metrics(self.world, &self.object, pods, current) {
-            Err((silent, count)) => self.fail(&silent, count),
+        let evaluation = metrics::evaluate_metrics(self.world, &self.object, pods, current);
+        let is_computed = evaluation.is_ok();
+        match evaluation {
+            Err(failed) => self.fail(failed),
             Ok(verdict) => {
                 let message = format!("the HPA was able to successfully calculate a replica count from {}", verdict.by);
                 self.set_condition("ScalingActive", "True", "ValidMetricFound", &message);
@@ -199,6 +202,7 @@ impl AutoscalerState<'_> {
             }
         }
         self.remember();
+        is_computed
     }
 
     /// Reports other autoscalers that select the same pods: then none of them scales (`validateAndParseSelector`).
@@ -227,14 +231,17 @@ impl AutoscalerState<'_> {
     }
 
     /// Reports a failure at every evaluation, as Kubernetes does; the event recorder aggregates repetitions.
-    fn fail(&mut self, silent: &metrics::MissingMetric, count: usize) {
-        let message = format!("the HPA was unable to compute the replica count: {}", silent.message);
+    fn fail(&mut self, failed: metrics::FailedEvaluation) {
+        let metrics::MissingMetric { reason, message: first, value } = failed.first;
+        let message = format!("the HPA was unable to compute the replica count: {first}");
         let all = self.object.items(&["spec", "metrics"]).len();
-        let first = &silent.message;
-        self.event(EventType::Warning, silent.reason, first.clone());
-        let event_message = format!("invalid metrics ({count} invalid out of {all}), first error is: {first}");
+        let of_value = if value.is_empty() { String::new() } else { format!("failed to get {value}: ") };
+        let event_message =
+            format!("invalid metrics ({} invalid out of {all}), first error is: {of_value}{first}", failed.count);
+        self.event(EventType::Warning, reason, first);
         self.event(EventType::Warning, "FailedComputeMetricsReplicas", event_message);
-        self.set_condition("ScalingActive", "False", silent.reason, &message);
+        self.set_condition("ScalingActive", "False", reason, &message);
+        self.status.insert("currentMetrics".into(), failed.current.into());
         self.plan.wait(message);
     }
 
