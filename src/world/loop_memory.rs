@@ -8,7 +8,7 @@ use super::facts::ProbeKind;
 use super::ingress_routes::BlockedListener;
 use super::rejected_writes::WriteRefusal;
 use crate::object::{Key, Str, Time};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The memory of all loops.
 #[derive(Default, Clone)]
@@ -81,6 +81,8 @@ pub struct JobBackoff {
     pub succeeded: i64,
     /// Number of pods that had failed at the last success.
     pub failed_before: i64,
+    /// Uids of pods whose failures the Job's policy ignored since the last success; only some of very many.
+    pub ignored: BTreeSet<Str>,
     /// Time of the last failure.
     pub last_failure: Time,
 }

@@ -265,7 +265,7 @@ impl<'w> JobState<'w> {
                 freed += 1;
                 release(pod, "it is counted", &mut self.plan);
             } else if held.contains(&*pod.uid) && !done {
-                self.awaiting_successor += 1;
+                self.awaiting_successor += i64::from(!policy::is_ignored(&self.object, pod));
             } else if !done {
                 self.record_ended(pod);
             }

@@ -1,6 +1,6 @@
 //! Number and shape of the pods that a Job needs now.
 
-use super::backoff::FAILURE_COUNT;
+use super::backoff::{FAILURE_COUNT, IGNORED_COUNT};
 use super::{INDEX, JobState, LOOP, TRACKING, index_of, is_terminating, is_tracked, release};
 use crate::controllers::pods::{self, BURST, PodCreationBudget, from_template};
 use crate::object::{Object, Time};
@@ -153,8 +153,11 @@ impl<'w> JobState<'w> {
             base = format!("{job}-{index}-");
             set_index(&mut pod, job, index);
             if self.spec.backoff_limit_per_index.is_some() {
-                let failures = self.index_failures(index).to_string();
-                pod.set(&["metadata", "annotations", FAILURE_COUNT], failures);
+                let (failures, ignored) = self.index_failures(index);
+                pod.set(&["metadata", "annotations", FAILURE_COUNT], failures.to_string());
+                if ignored > 0 {
+                    pod.set(&["metadata", "annotations", IGNORED_COUNT], ignored.to_string());
+                }
             }
         }
         pod.set(&["metadata", "generateName"], base.as_str());

@@ -202,12 +202,29 @@ fn policy_ignores_the_failures_of_disrupted_pods() {
         pod.set(&["status", "conditions"], vec![condition]);
         cluster.write_status(pod);
         cluster.settle();
+        assert_eq!(status(&cluster, "active"), Value::Null, "a successor waits as after any failure");
         cluster.pass(60);
         assert_eq!(status(&cluster, "failed"), failed, "DisruptionTarget={disrupted}");
         let is_retried = failed.is_null();
         assert_eq!(status(&cluster, "active") == 1, is_retried);
         assert_eq!(cluster.conditions("jobs.batch", "work").contains("BackoffLimitExceeded"), !is_retried);
     }
+}
+
+#[test]
+fn ignored_failures_of_an_index_delay_its_next_pod_and_are_carried_on() {
+    let ignore = "completions: 1\n  completionMode: Indexed\n  backoffLimit: 100\n  backoffLimitPerIndex: 1\n  podFailurePolicy: \
+                  {rules: [{action: Ignore, onExitCodes: {operator: In, values: [9]}}]}";
+    let mut cluster = job(ignore, "fake/exit: '9'");
+    cluster.settle();
+    assert_eq!(cluster.count("pods"), 1, "a successor waits as after any failure");
+    cluster.pass(45);
+    let annotation = |count: &str| {
+        cluster.world.list("pods").filter_map(|pod| pod.object().annotation(count).map(str::to_owned)).max()
+    };
+    assert_eq!(annotation("batch.kubernetes.io/job-index-failure-count").as_deref(), Some("0"));
+    assert_eq!(annotation("batch.kubernetes.io/job-index-ignored-failure-count").as_deref(), Some("2"));
+    assert_eq!(status(&cluster, "failedIndexes"), "");
 }
 
 #[test]
