@@ -71,6 +71,13 @@ fn plan(world: &World, key: &Key) -> Plan {
         record_unschedulable(world, row, &mut plan, &Unschedulable { reason: GATED, message, nominated: None });
         return plan;
     }
+    if let Err(why) = crate::world::devices::used_by_pod(world, row) {
+        // Kubernetes does not even queue the pod (`DynamicResources.PreEnqueue`): it gets neither condition nor event.
+        plan.scheduling_wait =
+            Some(queueing_hints::build_wait(row, &constraints, BTreeSet::from([devices::PLUGIN]), None));
+        plan.wait(format!("Unschedulable: {why}"));
+        return plan;
+    }
     let query = PodQuery::from_pod(world, row, &constraints);
     if let Some((plugin, problem)) = query.refusal_everywhere() {
         let why = message::unschedulable_everywhere(nodes::count(world), problem);
