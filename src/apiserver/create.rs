@@ -48,7 +48,7 @@ fn create_object(
     let mut object = decode(kind, body, options, warnings)?;
     (kind.set_times)(&mut object, txn.now());
     set_server_metadata(txn, kind, &mut object);
-    let generated = generate_name(txn, kind, &mut object)?;
+    let generated = generate_name(txn, kind, &mut object)? || is_named_by_loop(txn, &object);
     let key = key_of(kind, &object);
     let named = if generated { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
     let target = target(kind, body, &named, options);
@@ -98,6 +98,16 @@ fn generate_name(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) ->
         }
     }
     Ok(generated)
+}
+
+/// Whether one of kloop's own controllers has chosen the name that `generateName` asks for. Kubernetes' controllers leave that to the API
+/// server, so that refusals name only the start.
+fn is_named_by_loop(txn: &dyn Transaction, object: &Object) -> bool {
+    let base = object.text(&["metadata", "generateName"]).unwrap_or_default();
+    let rest = object.name().strip_prefix(base.get(..names::MAX_BASE).unwrap_or(base));
+    !base.is_empty()
+        && rest.is_some_and(|rest| rest.len() == names::RANDOM_LETTERS)
+        && txn.request_user().is_controller()
 }
 
 /// A created pod, and the body that it was made of. A body that differs only in its name is not decoded again, and is validated again only
@@ -166,7 +176,9 @@ fn create_from_template(
     refuse(kind, object, &kinds::metadata::validate_metadata(object, None, kind))?;
     let mut warnings = Vec::new();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
-    let target = target(kind, body, &key, options);
+    let named =
+        if is_named_by_loop(txn, object) { Key::new(kind.resource, object.namespace(), "") } else { key.clone() };
+    let target = target(kind, body, &named, options);
     admit(txn, target, object, &mut warnings, admission::mutate)?;
     let is_unchanged = metadata::is_same_but_for(object, pod, &OWN_METADATA);
     if !is_unchanged {

@@ -104,6 +104,11 @@ impl User {
         self.is_service_account() && matches!(nodes, [own] if own == node)
     }
 
+    /// Whether it is one of the controllers of the control plane, as [`User::component`] makes them.
+    pub fn is_controller(&self) -> bool {
+        service_account(&self.name).is_some_and(|(namespace, _)| namespace == "kube-system")
+    }
+
     /// Whether the user may do everything.
     pub fn is_administrator(&self) -> bool {
         self.groups.iter().any(|group| group == ADMINISTRATORS)

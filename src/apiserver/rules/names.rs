@@ -7,7 +7,9 @@ use crate::object::{Key, Object};
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Longest base that still leaves room for the suffix in a label of 63 characters.
-const MAX_BASE: usize = 58;
+pub const MAX_BASE: usize = 58;
+/// Number of letters of the suffix.
+pub const RANDOM_LETTERS: usize = 5;
 
 /// The key that an object of this kind stands under.
 pub fn key_of(kind: &Kind, object: &Object) -> Key {
@@ -18,7 +20,7 @@ pub fn key_of(kind: &Kind, object: &Object) -> Key {
 /// Five letters after the base, cut to 58 characters.
 pub fn generate(base: &str, mut random: u64) -> String {
     let mut name: String = base.chars().take(MAX_BASE).collect();
-    for _ in 0..5 {
+    for _ in 0..RANDOM_LETTERS {
         name.push(char::from(ALPHABET[(random % ALPHABET.len() as u64) as usize]));
         random /= ALPHABET.len() as u64;
     }
