@@ -39,6 +39,7 @@ pub fn write_verb(
 ) -> Result<(), Status> {
     let kinds = txn.kinds().clone();
     let options = WriteOptions::default();
+    let component = component_name(&txn.request_user());
     match verb {
         WriteVerb::Create(object) => match template_cache {
             Some(template_cache) => create_like(txn, kind_of(&kinds, object)?, object, &options, template_cache),
@@ -48,14 +49,14 @@ pub fn write_verb(
             let part = part_of(txn, kind_of(&kinds, object)?, object)?;
             // Kubernetes' controller records a Deployment's revision with the status.
             let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(txn, kind_of(&kinds, object)?, object, part, &by_controller(subresource)).map(|_| ())
+            update(txn, kind_of(&kinds, object)?, object, part, &write_options(component, subresource)).map(|_| ())
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => update_pod_status(txn, kind_of(&kinds, object)?, object),
         WriteVerb::Status(object) | WriteVerb::Scale(object) => {
             let scales = matches!(verb, WriteVerb::Scale(_));
             let (part, name) = if scales { (UpdatePart::Scale, "scale") } else { (UpdatePart::StatusAlone, "status") };
-            update(txn, kind_of(&kinds, object)?, object, part, &by_controller(name)).map(|_| ())
+            update(txn, kind_of(&kinds, object)?, object, part, &write_options(component, name)).map(|_| ())
         }
         WriteVerb::Delete { key, uid, grace, propagation } => stage_delete(txn, key, uid, *grace, *propagation),
         WriteVerb::Bind { pod, uid, node } => bind(txn, pod, uid, node),
@@ -63,11 +64,23 @@ pub fn write_verb(
     }
 }
 
-/// Write options of controllers. Changes to objects that users wrote are tracked in managed fields, like those of any
+/// The component that runs the controllers.
+const CONTROLLERS: &str = "kube-controller-manager";
+
+/// Returns the component that makes the writes of a user, as it names itself in managed fields.
+fn component_name(user: &User) -> &'static str {
+    match user.name.as_str() {
+        "system:kube-scheduler" => "kube-scheduler",
+        name if name.starts_with("system:node:") => "kubelet",
+        _ => CONTROLLERS,
+    }
+}
+
+/// Write options of a component. Changes to objects that users wrote are tracked in managed fields, like those of any
 /// writer. Objects that controllers create, and statuses of pods, are not tracked: that would enlarge the file and slow
 /// down every tick.
-fn by_controller(subresource: &'static str) -> WriteOptions {
-    let manager = FieldManager { name: "kube-controller-manager".to_owned(), subresource };
+fn write_options(component: &str, subresource: &'static str) -> WriteOptions {
+    let manager = FieldManager { name: component.to_owned(), subresource };
     WriteOptions { manager: Some(manager), ..WriteOptions::default() }
 }
 
@@ -179,6 +192,31 @@ mod tests {
         let conflict = stage(&mut world, &WriteVerb::Status(with_status), &mut template_cache).unwrap_err();
         assert_eq!(conflict.reason, Reason::Conflict, "the pod has changed since");
     }
+    #[test]
+    fn refusal_names_the_start_of_a_name_that_a_controller_has_chosen() {
+        let mut world = new_world();
+        let body = json!({"apiVersion": "v1", "kind": "Pod",
+            "spec": {"serviceAccountName": "none", "containers": [{"name": "c", "image": "x"}]},
+            "metadata": {"name": "w-bcdfg", "namespace": "default", "generateName": "w-"}});
+        let refused =
+            stage(&mut world, &WriteVerb::Create(Object(body)), &mut PodTemplateCache::default()).unwrap_err();
+        assert!(
+            refused.message.starts_with("pods \"w-\" is forbidden: error looking up service account"),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn writes_are_managed_by_the_component_that_makes_them() {
+        for (loop_name, component) in [
+            ("default-scheduler", "kube-scheduler"),
+            ("kubelet", "kubelet"),
+            ("job-controller", "kube-controller-manager"),
+        ] {
+            assert_eq!(component_name(&User::component(loop_name)), component);
+        }
+    }
+
     #[test]
     fn copy_has_what_admission_changes_and_no_later_pod_keeps_it() {
         let mut world = new_world();
