@@ -4,7 +4,7 @@
 //! Never: allocates devices; the scheduler does. [`super::resource_claims`] releases claims.
 
 use super::claim::Owner;
-use crate::object::{Key, Object};
+use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb, devices, free_name};
 use serde_json::{Value, json};
 
@@ -91,10 +91,11 @@ fn existing_claim(world: &World, row: &Row, name: &str) -> Option<String> {
 fn new_claim(world: &World, row: &Row, (name, slot): (&str, usize), template: &Object) -> Object {
     let owner = Owner { row, api_version: "v1", kind: "Pod" };
     let base = base_name(&row.key.name, name);
+    let owner = OwnerRef { block_owner_deletion: false, ..owner.reference() };
     let spec = template.value_at(&["spec"]).unwrap_or(&Value::Null);
     let mut metadata = json!({
         "name": free_name(world, devices::CLAIMS, row, &base, slot), "generateName": base,
-        "namespace": *row.key.namespace, "ownerReferences": [owner.reference().to_value()],
+        "namespace": *row.key.namespace, "ownerReferences": [owner.to_value()],
     });
     for field in ["labels", "annotations"] {
         if spec["metadata"][field].is_object() {
@@ -146,6 +147,7 @@ mod tests {
         assert!(name.starts_with("web-gpu-") && !name.contains(' '), "{name}");
         assert_eq!(cluster.value("pods", "web", "/status/resourceClaimStatuses/0/resourceClaimName"), *name);
         assert_eq!(cluster.value(claims, &name, "/metadata/labels/a"), "b");
+        assert!(cluster.value(claims, &name, "/metadata/ownerReferences/0/blockOwnerDeletion").is_null());
         assert_eq!(cluster.value(claims, &name, "/metadata/annotations/resource.kubernetes.io~1pod-claim-name"), "gpu");
         assert_eq!(cluster.value(claims, &name, "/spec/devices/requests/0/exactly/deviceClassName"), "gpu");
         cluster.delete("pods", "web", Default::default());

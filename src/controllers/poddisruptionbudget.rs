@@ -18,10 +18,9 @@ const NO_PODS_DELAY: SignedDuration = SignedDuration::from_secs(10);
 /// Owners whose `replicas` gives the expected number of pods.
 const SCALED: [&str; 4] = ["deployments.apps", "replicasets.apps", "replicationcontrollers", "statefulsets.apps"];
 
-/// Message about pods without a controller.
-const UNMANAGED: &str = "Pods selected by this PodDisruptionBudget were found to be unmanaged. As a result, the status of the PDB cannot \
-    be calculated correctly, which may result in undefined behavior. To account for these pods please set \".spec.minAvailable\" field \
-    of the PDB to an integer value.";
+/// End of the message about pods without a controller.
+const UNMANAGED: &str = "were found to be unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result \
+    in undefined behavior. To account for these pods please set \".spec.minAvailable\" field of the PDB to an integer value.";
 
 /// The loop of PodDisruptionBudgets.
 pub const LOOP: Loop = Loop { name: "controllermanager", root: ROOT, concerns, plan, ..Loop::BASE };
@@ -93,12 +92,33 @@ fn plan(world: &World, key: &Key) -> Plan {
 fn report_uncounted(row: &Row, expectations: &Result<Expectations, String>, plan: &mut Plan) {
     match expectations {
         Ok(Expectations { unmanaged: false, .. }) => {}
-        Ok(_) => plan.event(row, EventType::Warning, "UnmanagedPods", UNMANAGED),
+        Ok(_) => {
+            let selector = selector_text(row.object().value_at(&["spec", "selector"]));
+            let message = format!("Pods selected by this PodDisruptionBudget (selector: {selector}) {UNMANAGED}");
+            plan.event(row, EventType::Warning, "UnmanagedPods", message);
+        }
         Err(message) => {
             let message = format!("Failed to calculate the number of expected pods: {message}");
             plan.event(row, EventType::Warning, "CalculateExpectedPodCountFailed", message);
         }
     }
+}
+
+/// Returns a label selector as Go prints it.
+fn selector_text(selector: Option<&Value>) -> String {
+    let Some(selector) = selector.filter(|selector| selector.is_object()) else { return "nil".to_owned() };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels: BTreeMap<&String, &Value> = selector["matchLabels"].as_object().into_iter().flatten().collect();
+    let labels: String = labels.into_iter().map(|(key, value)| format!("{key}: {},", text(value))).collect();
+    let expression = |one: &Value| {
+        let values: Vec<String> = one["values"].as_array().into_iter().flatten().map(text).collect();
+        let (key, operator, values) = (text(&one["key"]), text(&one["operator"]), values.join(" "));
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    };
+    let expressions: String = selector["matchExpressions"].as_array().into_iter().flatten().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 }
 
 /// Reports a budget that selects no pods, after a delay in which its pods can be created.
@@ -231,6 +251,19 @@ spec: {{{budget}, selector: {{matchLabels: {{app: web}}}}}}
             };
             assert_eq!(cluster.conditions("poddisruptionbudgets.policy", "web"), wanted);
         }
+    }
+
+    #[test]
+    fn selectors_are_printed_as_go_prints_them() {
+        let selector = serde_json::json!({
+            "matchLabels": {"b": "c", "a": "b"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["x", "y"]}],
+        });
+        assert_eq!(
+            super::selector_text(Some(&selector)),
+            "&LabelSelector{MatchLabels:map[string]string{a: b,b: c,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},},}"
+        );
+        assert_eq!(super::selector_text(None), "nil");
     }
 
     #[test]

@@ -129,8 +129,9 @@ fn bind(world: &World, row: &Row, mut claim: Object, plan: &mut Plan) {
         return write_unbound_phase(claim, plan);
     }
     if storage::owner(&body, row) == VolumeOwner::Unclaimed {
+        let was_kept = storage::is_kept(&body);
         body.set(&["spec", "claimRef"], storage::reference(row));
-        if named.is_none() {
+        if !was_kept {
             body.set(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
         }
         plan.write(WriteVerb::Update(body.clone()), format!("it fulfils the claim {}", row.key.path()));
@@ -401,6 +402,18 @@ mod tests {
 ---
 {apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeName: one, accessModes: [ReadWriteOnce], storageClassName: hand, resources: {requests: {storage: 1Gi}}}}
 ";
+
+    #[test]
+    fn volume_names_the_controller_unless_it_was_kept_for_the_claim() {
+        for (kept, by_controller) in [("", true), ("claimRef: {namespace: default, name: c}, ", false)] {
+            let mut cluster = cluster(&NAMED.replacen("spec: {", &format!("spec: {{{kept}"), 1));
+            cluster.settle();
+            assert_eq!(phase(&cluster, "persistentvolumes", "one"), "Bound");
+            let annotation =
+                cluster.object("persistentvolumes", "one").annotation("pv.kubernetes.io/bound-by-controller").is_some();
+            assert_eq!(annotation, by_controller, "{kept:?}");
+        }
+    }
 
     #[test]
     fn named_volume_must_satisfy_the_claim() {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 const ROOT: &str = "namespaces";
 const ROOT_CA: &str = "kube-root-ca.crt";
+const DESCRIPTION: &str = "kubernetes.io/description";
 
 /// The loop that adds the ConfigMap to namespaces.
 pub const LOOP: Loop =
@@ -32,8 +33,11 @@ fn plan(world: &World, key: &Key) -> Plan {
         }
         Some(row) if !row.is_deleting() => {
             let mut object = row.object();
-            if object.0.get("data") != wanted.get("data") {
+            let is_described = object.annotation(DESCRIPTION).is_some_and(|text| !text.is_empty());
+            if object.0.get("data") != wanted.get("data") || !is_described {
                 object.0["data"] = wanted["data"].clone();
+                let description = wanted["metadata"]["annotations"][DESCRIPTION].clone();
+                object.set(&["metadata", "annotations", DESCRIPTION], description);
                 plan.write(WriteVerb::Update(object), "the cluster's root certificates must not be changed");
             }
         }
@@ -50,7 +54,7 @@ fn root_ca(namespace: &str, certificate: &str) -> serde_json::Value {
             "name": ROOT_CA,
             "namespace": namespace,
             "annotations": {
-                "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+                DESCRIPTION: "Contains a CA bundle that can be used to verify the kube-apiserver when using \
                     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                     guaranteed across distributions of Kubernetes clusters.",
             },
@@ -62,7 +66,7 @@ fn root_ca(namespace: &str, certificate: &str) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::super::testing::cluster;
-    use super::ROOT_CA;
+    use super::{DESCRIPTION, ROOT_CA};
     use crate::world::Propagation;
     use serde_json::json;
 
@@ -73,6 +77,9 @@ mod tests {
         cluster.patch("configmaps", ROOT_CA, json!({"data": {"ca.crt": "x", "y": "z"}}));
         cluster.settle();
         assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));
+        cluster.patch("configmaps", ROOT_CA, json!({"metadata": {"annotations": null}}));
+        cluster.settle();
+        assert!(cluster.object("configmaps", ROOT_CA).annotation(DESCRIPTION).is_some());
         cluster.delete("configmaps", ROOT_CA, Propagation::Background);
         cluster.settle();
         assert_eq!(cluster.value("configmaps", ROOT_CA, "/data"), json!({"ca.crt": ""}));

@@ -176,6 +176,10 @@ impl EventRecorder {
         let suffix = format!("{:x}", at.as_nanosecond() as u64 + self.counter);
         let kind = txn.kinds().by_resource(event.about.resource);
         let mut object = event_object((by, kind), &event, &message, &suffix, at);
+        if combined {
+            // client-go names the reporter of a combined event in its source alone.
+            object.set(&["reportingComponent"], "");
+        }
         if by == SCHEDULER {
             into_newer_form(&mut object, teller, txn.revision(&event.about).ok().flatten(), at);
         }

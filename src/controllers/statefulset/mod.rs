@@ -121,9 +121,6 @@ impl<'w> StatefulSetState<'w> {
         let name = pod.key.name.clone();
         let fields = pod.pod();
         if fields.is_some_and(|pod| pod.phase.is_terminal()) && !pod.is_deleting() {
-            let path = self.owner.row.key.path();
-            let message = format!("StatefulSet {path} is recreating failed Pod {name}");
-            self.plan.event(self.owner.row, EventType::Warning, "RecreatingFailedPod", message);
             self.delete(pod, "it has ended and is recreated");
             return false;
         }
@@ -186,7 +183,7 @@ impl<'w> StatefulSetState<'w> {
         self.allowed = self.allowed.saturating_sub(1);
         if let Some(message) = self.refused.take() {
             let set = &self.owner.row.key.name;
-            let text = format!("create Pod {set}-{ordinal} in StatefulSet {set} failed error: {message}");
+            let text = format!("Create Pod {set}-{ordinal} in StatefulSet {set} failed error: {message}");
             self.plan.event(self.owner.row, EventType::Warning, "FailedCreate", text);
         }
         may

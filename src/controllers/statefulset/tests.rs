@@ -114,7 +114,7 @@ fn ended_pod_is_recreated() {
     cluster.write_status(pod);
     cluster.settle();
     assert_ne!(cluster.object("pods", "db-1").uid(), uid);
-    assert!(cluster.logged("RecreatingFailedPod StatefulSet default/db is recreating failed Pod db-1"));
+    assert!(cluster.logged("event: SuccessfulDelete Delete Pod db-1 in StatefulSet db successful"));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn refused_pods_are_reported_and_created_once_allowed() {
     assert_eq!(cluster.names("pods"), "db-0");
     assert!(
         cluster
-            .logged("event: FailedCreate create Pod db-1 in StatefulSet db failed error: pods \"db-1\" is forbidden")
+            .logged("event: FailedCreate Create Pod db-1 in StatefulSet db failed error: pods \"db-1\" is forbidden")
     );
     assert!(cluster.log.len() < 60, "{} writes and events", cluster.log.len());
     cluster.allowed_pods = usize::MAX;
