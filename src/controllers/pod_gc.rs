@@ -1,4 +1,5 @@
-//! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service, and ended pods above the limit.
+//! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service, deleted pods without a node, and ended pods
+//! above the limit.
 //!
 //! Keyed by node name; the empty name stands for pods without a node and for the limit of ended pods.
 
@@ -17,6 +18,9 @@ const MAX_ENDED: usize = 12_500;
 /// Seconds before a pod without a node is collected, since its node may be about to appear.
 const QUARANTINE: i64 = 40;
 
+/// Seconds before a deleted pod without a node, which no kubelet ends, is marked as failed (Kubernetes looks every 20 s).
+const UNSCHEDULED_GRACE: i64 = 20;
+
 /// The loop that collects lost pods.
 pub const LOOP: Loop = Loop { name: "pod-garbage-collector", root: ROOT, concerns, plan, ..Loop::BASE };
 
@@ -32,7 +36,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
         None => true,
     };
     keys.extend(pod.node.as_deref().filter(is_collected).map(of));
-    if pod.phase.is_terminal() && world.count_of("pods") > MAX_ENDED {
+    if is_unscheduled(row) || (pod.phase.is_terminal() && world.count_of("pods") > MAX_ENDED) {
         keys.push(of(""));
     }
     keys
@@ -42,6 +46,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     if key.name.is_empty() {
         collect_ended(world, &mut plan);
+        fail_unscheduled(world, &mut plan);
     } else {
         match world.get(key) {
             None => collect_lost(world, &key.name, &mut plan),
@@ -86,6 +91,23 @@ fn collect_ended(world: &World, plan: &mut Plan) {
     }
 }
 
+/// Whether a deleted pod is kept by its finalizers alone, and no kubelet writes that it has ended.
+fn is_unscheduled(row: &Row) -> bool {
+    row.is_deleting() && row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal())
+}
+
+/// Marks deleted pods without a node as failed: their owners wait for their end.
+fn fail_unscheduled(world: &World, plan: &mut Plan) {
+    for row in world.list("pods").filter(|row| is_unscheduled(row)).take(BURST) {
+        let until = row.deletion.unwrap_or(world.now).later(SignedDuration::from_secs(UNSCHEDULED_GRACE));
+        if world.now < until {
+            plan.wake_at(until);
+        } else {
+            fail(row, "it is deleted and has no node", None, plan);
+        }
+    }
+}
+
 fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
     for row in world.pods_on(node).take(BURST) {
         let appeared = row.created.unwrap_or(world.now);
@@ -113,6 +135,7 @@ fn fail(row: &Row, why: &str, condition: Option<Value>, plan: &mut Plan) {
     let object = row.object();
     let mut new = status::status_map(&object);
     new.insert("phase".into(), json!("Failed"));
+    new.insert("observedGeneration".into(), object.generation().into());
     if let Some(condition) = condition {
         let mut conditions = object.items(&["status", "conditions"]).to_vec();
         condition::set(&mut conditions, condition);
@@ -129,6 +152,19 @@ fn remove(row: &Row, why: &str, plan: &mut Plan) {
 mod tests {
     use crate::controllers::testing::cluster;
     use serde_json::json;
+
+    #[test]
+    fn deleted_pod_without_a_node_fails_after_a_while() {
+        let mut cluster = cluster("");
+        cluster.kubelet = false;
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: p, generation: 2, finalizers: [a.b/c]}, spec: {schedulerName: nobody, containers: [{name: c}]}, status: {phase: Pending}}");
+        cluster.delete("pods", "p", Default::default());
+        cluster.pass(15);
+        assert_eq!(cluster.value("pods", "p", "/status/phase"), "Pending");
+        cluster.pass(10);
+        assert_eq!(cluster.value("pods", "p", "/status/phase"), "Failed");
+        assert_eq!(cluster.value("pods", "p", "/status/observedGeneration"), 2);
+    }
 
     #[test]
     fn terminating_pods_of_a_node_out_of_service_are_removed() {
