@@ -163,10 +163,10 @@ pub(super) struct ConnectionFlags {
     pub(super) tls_server_name: Option<String>,
 }
 
-/// Flags of kubectl about its own log and profile. They are checked and have no effect: commands have neither.
+/// Flags of kubectl about the files of its log and its profile. They are checked and have no effect: commands write neither.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(super) struct DebuggingFlags {
-    /// Maximum number of seconds between log flushes. Ignored: commands have no log.
+    /// Maximum number of seconds between log flushes. Ignored: the log is not buffered.
     #[arg(long, global = true, value_name = "DURATION", value_parser = check_duration)]
     log_flush_frequency: Option<String>,
     /// Name of profile to capture. One of (none|cpu|heap|goroutine|threadcreate|block|mutex). Ignored: nothing is captured.
@@ -175,7 +175,7 @@ pub(super) struct DebuggingFlags {
     /// Name of the file to write the profile to. Ignored: nothing is captured.
     #[arg(long, global = true, value_name = "FILE")]
     profile_output: Option<String>,
-    /// Comma-separated list of pattern=N settings for file-filtered logging. Ignored: commands have no log.
+    /// Comma-separated list of pattern=N settings for file-filtered logging. Ignored: --v alone counts.
     #[arg(long, global = true, value_name = "PATTERN=N", value_parser = check_patterns)]
     vmodule: Option<String>,
 }

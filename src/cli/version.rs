@@ -38,15 +38,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
         return context.print(&printer.object(&body)?);
     }
-    context.print_line(&format!("Client Version: {KUBERNETES} ({kloop_version})"))?;
+    let own_line = concat!("kloop Version: ", env!("CARGO_PKG_VERSION"));
+    context.print_line(&format!("Client Version: {KUBERNETES}"))?;
     context.print_line(&format!("Kustomize Version: {}", kustomize::VERSION))?;
-    let Some(server) = server else { return Ok(()) };
+    let Some(server) = server else { return context.print_line(own_line) };
     let text = |field: &str| server[field].as_str().unwrap_or_default();
-    let more = Some(text("kloop")).filter(|kloop| !kloop.is_empty()).map(|kloop| format!(" ({kloop})"));
-    let line = format!("Server Version: {}{}", text("gitVersion"), more.unwrap_or_default());
     let minor = text("minor").trim_end_matches('+').parse::<i64>();
     let skew = minor.ok().filter(|minor| text("major") == "1" && (minor - MINOR).abs() > 1);
-    context.print_line(&line)?;
+    context.print_line(&format!("Server Version: {}", text("gitVersion")))?;
+    context.print_line(own_line)?;
     if let Some(minor) = skew {
         context.print_notice(&format!(
             "WARNING: version difference between client (1.{MINOR}) and server (1.{minor}) exceeds the supported minor version skew of +/-1"
