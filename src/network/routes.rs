@@ -24,8 +24,11 @@ const SERVICES: &str = "services";
 /// gRPC.
 const H2: [&str; 3] = ["kubernetes.io/h2c", "grpc", "h2c"];
 
+/// Label of the EndpointSlices of Services without an address, which kube-proxy ignores for Services with one, too.
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
 /// Labels of the Services that kube-proxy ignores.
-const OTHER_PROXY_LABELS: [&str; 2] = ["service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"];
+const OTHER_PROXY_LABELS: [&str; 2] = ["service.kubernetes.io/service-proxy-name", HEADLESS];
 
 /// Port at which the advice about a blocked port suggests to forward.
 const LOCAL_PORT: u16 = 8080;
@@ -114,6 +117,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     let address = Some(text("clusterIP")).filter(|ip| *ip != "None").unwrap_or_default();
     let slices = world.slices_of(&row.key.namespace, &row.key.name);
     let mut slices: Vec<Object> = slices.map(|slice| slice.object()).collect();
+    slices.retain(|slice| address.is_empty() || slice.label(HEADLESS).is_none());
     slices.iter_mut().for_each(|slice| drop_other_machines(world, slice));
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
@@ -397,6 +401,16 @@ mod tests {
             let [Effect::Route { route, .. }] = &plan.effects[..] else { panic!("{:?}", plan.effects) };
             assert_eq!((&*route.address, route.ports.len()), ("127.9.128.7", 0), "{label}");
         }
+    }
+
+    #[test]
+    fn endpoints_of_a_headless_slice_are_not_behind_an_address() {
+        let mut world = world(json!([endpoint("127.9.1.3", true, true, false)]));
+        assert_eq!(http(&mut world), ["127.9.1.3:8080"]);
+        let mut slice = world.slices_of("default", "web").next().expect("a slice").object();
+        slice.0["metadata"]["labels"][HEADLESS] = "".into();
+        put(&mut world, "endpointslices.discovery.k8s.io", slice.0);
+        assert_eq!(http(&mut world), [""; 0]);
     }
 
     #[test]
