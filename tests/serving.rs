@@ -314,6 +314,8 @@ fn errors_read_like_kubernetes() {
             "BadRequest",
         ),
         ("POST", MAPS, JSON, "{\"metadata\":{\"name\":\"Bad_\"}}", 422, "Invalid"),
+        ("POST", MAPS, JSON, r#"{"metadata":{"name":"a","resourceVersion":"5"}}"#, 400, "BadRequest"),
+        ("POST", MAPS, JSON, r#"{"metadata":{"name":"Bad_","resourceVersion":"5"}}"#, 422, "Invalid"),
         ("POST", MAPS, JSON, "{\"metadata\":7}", 400, "BadRequest"),
         ("POST", MAPS, JSON, "{\"kind\":\"Secret\",\"apiVersion\":\"v1\"}", 400, "BadRequest"),
         ("POST", MAPS, "application/vnd.kubernetes.protobuf", "k8s", 400, "BadRequest"),

@@ -40,10 +40,6 @@ fn create_object(
     let kind = custom::current(txn, kind, body.api_version())?;
     check_verb(txn, "create", "", &Key::new(kind.resource, body.namespace(), ""))?;
     options.check_manager("CreateOptions")?;
-    // As in Kubernetes, it is the storage that refuses, which a dry run does not reach.
-    if !options.dry_run && body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
-        return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
-    }
     warnings.extend(kind.deprecation(body.api_version()).map(str::to_owned));
     let mut object = decode(kind, body, options, warnings)?;
     (kind.set_times)(&mut object, txn.now());
@@ -72,6 +68,10 @@ fn create_object(
     }
     warn(kind, (&object, None), warnings);
     admit(txn, target, &mut object, warnings, admission::validate)?;
+    // As in Kubernetes, it is the storage that refuses, after validation and admission; a dry run does not reach it.
+    if !options.dry_run && body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
+        return Err(Status::new(Reason::BadRequest, "resourceVersion should not be set on objects to be created"));
+    }
     check_storable(txn, kind, &key, &object)?;
     let mut kept = conversion::put(txn, kind, &key, object)?;
     if options.dry_run {
