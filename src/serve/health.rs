@@ -1,7 +1,8 @@
-//! Health of the server, check by check: `/healthz`, `/livez`, `/readyz`.
+//! Health of the server, check by check: `/healthz`, `/livez`, `/readyz`, and as metrics `/metrics/slis`.
 //!
 //! Knows: the checks and their text. Never: writes. Start reading at [`answer()`].
 
+use super::metrics::MetricsText;
 use super::request::ApiRequest;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::{Api, custom};
@@ -64,6 +65,20 @@ pub fn answer(api: &Api, request: &ApiRequest, endpoint: &str, name: Option<&str
     })
 }
 
+/// Measures the checks, for `/metrics/slis` (KEP-3466).
+pub fn measure(api: &Api) -> MetricsText {
+    let name = "kubernetes_healthcheck";
+    let mut text = MetricsText::default();
+    text.begin(name, "gauge", "1 for a health check that passes, else 0.");
+    for check in &CHECKS {
+        let is_well = u8::from((check.run)(api).is_ok());
+        for endpoint in ["healthz", "livez", "readyz"] {
+            text.add(name, &[("name", check.name), ("type", endpoint)], is_well);
+        }
+    }
+    text
+}
+
 fn plain(code: u16, text: String) -> HttpAnswer {
     HttpAnswer { code, ..HttpAnswer::text(text) }.with_header("X-Content-Type-Options", "nosniff".into())
 }
@@ -90,5 +105,7 @@ mod tests {
         assert!(text.contains("cannot be excluded: no matches for \"nothing\"\n"), "{text}");
         assert_eq!(ask("/readyz/store"), (200, "ok".into()));
         assert_eq!(ask("/readyz/nothing").0, 404);
+        let (_, measured) = ask("/metrics/slis");
+        assert!(measured.contains("kubernetes_healthcheck{name=\"store\",type=\"readyz\"} 1\n"), "{measured}");
     }
 }

@@ -106,6 +106,9 @@ pub fn handle_request(api: &mut Api, request: &ApiRequest) -> ServeResult {
             metrics::measure_store(api, &mut text)?;
             Ok(text.into_answer())
         }
+        Some(ApiPath::Document(ApiDocument::HealthMetrics)) if request.is_get_or_head() => {
+            Ok(health::measure(api).into_answer())
+        }
         Some(ApiPath::Document(ApiDocument::OpenIdConfiguration | ApiDocument::JsonWebKeys))
             if request.method != "GET" =>
         {

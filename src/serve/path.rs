@@ -23,6 +23,8 @@ pub enum ApiDocument {
     Health(&'static str, Option<String>),
     /// `/metrics`.
     Metrics,
+    /// `/metrics/slis`: the health checks as metrics.
+    HealthMetrics,
     /// `/.well-known/openid-configuration`.
     OpenIdConfiguration,
     /// `/openid/v1/jwks`.
@@ -81,6 +83,7 @@ pub fn parse(path: &str) -> Option<ApiPath> {
         ["livez", ref rest @ ..] => ApiDocument::Health("livez", check_name(rest)?),
         ["readyz", ref rest @ ..] => ApiDocument::Health("readyz", check_name(rest)?),
         ["metrics"] => ApiDocument::Metrics,
+        ["metrics", "slis"] => ApiDocument::HealthMetrics,
         ["openapi", "v2"] => ApiDocument::OpenApi2,
         ["openapi", "v3"] => ApiDocument::OpenApi3,
         ["openapi", "v3", ref rest @ ..] => ApiDocument::OpenApi3Of(rest.join("/")),

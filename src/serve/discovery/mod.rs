@@ -253,6 +253,7 @@ fn paths(groups: &[ApiGroup]) -> Vec<String> {
             "/healthz",
             "/livez",
             "/metrics",
+            "/metrics/slis",
             "/openapi/v2",
             "/openapi/v3",
             "/readyz",

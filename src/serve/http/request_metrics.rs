@@ -229,6 +229,7 @@ fn path_of(document: &ApiDocument) -> &'static str {
             _ => "/healthz",
         },
         ApiDocument::Metrics => "/metrics",
+        ApiDocument::HealthMetrics => "/metrics/slis",
         ApiDocument::OpenIdConfiguration => discovery::OPENID_CONFIGURATION,
         ApiDocument::JsonWebKeys => "/openid/v1/jwks",
         ApiDocument::Core => "/api",
