@@ -155,11 +155,9 @@ impl WorkQueue {
     /// Removes and returns the most important due key that passes the filter.
     pub fn pop(&mut self, now: Time, among: DueFilter, rank: impl Fn(&Key) -> QueuePriority) -> Option<Item> {
         self.take_from_backlog();
-        while let Some((at, sequence, item)) = self.order.pop_first() {
-            if at > now {
-                self.order.insert((at, sequence, item));
-                break;
-            }
+        while self.order.first().is_some_and(|(at, _, _)| *at <= now)
+            && let Some((at, sequence, item)) = self.order.pop_first()
+        {
             self.due.insert((Reverse(rank(&item.1)), at, sequence, item));
         }
         let is_up_to = |sequence: u64| among.mark.is_none_or(|mark| sequence <= mark);
