@@ -157,13 +157,14 @@ mod tests {
     fn deleted_pod_without_a_node_fails_after_a_while() {
         let mut cluster = cluster("");
         cluster.kubelet = false;
-        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: p, generation: 2, finalizers: [a.b/c]}, spec: {schedulerName: nobody, containers: [{name: c}]}, status: {phase: Pending}}");
+        cluster.add("{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [a.b/c]}, spec: {schedulerName: nobody, containers: [{name: c}]}, status: {phase: Pending}}");
         cluster.delete("pods", "p", Default::default());
         cluster.pass(15);
         assert_eq!(cluster.value("pods", "p", "/status/phase"), "Pending");
         cluster.pass(10);
         assert_eq!(cluster.value("pods", "p", "/status/phase"), "Failed");
-        assert_eq!(cluster.value("pods", "p", "/status/observedGeneration"), 2);
+        let generation = cluster.value("pods", "p", "/metadata/generation");
+        assert_eq!(cluster.value("pods", "p", "/status/observedGeneration"), generation);
     }
 
     #[test]
