@@ -4,9 +4,9 @@
 
 use crate::cli::{CliResult, Failure};
 use crate::client::PluginPolicy;
+use crate::kinds::typed;
 use crate::object::{io_error_text, yaml};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
@@ -220,11 +220,11 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
     let place = path.display();
     for document in documents.iter().map(|document| &document.value).filter(|value| !value.is_null()) {
         let is_known = [VERSION, OLDER_VERSION].iter().any(|version| document["apiVersion"] == *version);
-        let read = serde_json::from_value::<Preferences>(document.clone());
+        let mut unknown = Vec::new();
+        // As in Go, null is the value of a field that is left out.
+        let read = typed::read::<Preferences>(document, &mut |field| unknown.push(field.complaint()));
         match read {
             Ok(preferences) if is_known && preferences.kind == "Preference" => {
-                let unknown = unknown_fields(document).map(|field| format!("unknown field {field:?}"));
-                let unknown: Vec<String> = unknown.collect();
                 if !unknown.is_empty() {
                     let unknown = unknown.join(", ");
                     eprintln!("kuberc: ignoring strict decoding error in {place}: strict decoding error: {unknown}");
@@ -232,7 +232,7 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
                 return Ok(Some(preferences));
             }
             Err(error) if is_known && level >= DETAILS => {
-                eprintln!("kuberc: strict decoding error for an entry in {place}: {error}");
+                eprintln!("kuberc: strict decoding error for an entry in {place}: {}", error.message);
             }
             _ => {}
         }
@@ -246,33 +246,10 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
     Ok(None)
 }
 
-/// The fields of a document that mean nothing.
-fn unknown_fields(document: &Value) -> impl Iterator<Item = String> {
-    const TOP: [&str; 7] = [
-        "apiVersion",
-        "kind",
-        "defaults",
-        "overrides",
-        "aliases",
-        "credentialPluginPolicy",
-        "credentialPluginAllowlist",
-    ];
-    const COMMAND: [&str; 6] = ["name", "command", "options", "flags", "prependArgs", "appendArgs"];
-    let names = |value: &Value| value.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();
-    let mut unknown: Vec<String> = names(document).into_iter().filter(|name| !TOP.contains(&name.as_str())).collect();
-    for list in ["defaults", "overrides", "aliases"] {
-        for (place, item) in document[list].as_array().into_iter().flatten().enumerate() {
-            let odd = names(item).into_iter().filter(|name| !COMMAND.contains(&name.as_str()));
-            unknown.extend(odd.map(|name| format!("{list}[{place}].{name}")));
-        }
-    }
-    unknown.into_iter()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn first_document_with_preferences_is_read() {
@@ -282,8 +259,10 @@ mod tests {
         assert_eq!(read.defaults[0].options[0].default, "json");
         assert_eq!(parse("", Path::new("f"), 0), Ok(None));
         assert!(parse("a: b", Path::new("f"), 0).unwrap_err().starts_with("no valid preferences found in f"));
-        let unknown: Vec<String> = unknown_fields(&json!({"x": 1, "aliases": [{"name": "a", "y": 2}]})).collect();
-        assert_eq!(unknown, ["x", "aliases[0].y"]);
+        let nothing = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n\
+                       aliases: [{name: a, command: get, options: [{name: namespace, default: }]}]\n";
+        let read = parse(nothing, Path::new("f"), 0).unwrap().unwrap();
+        assert_eq!(read.aliases[0].options[0], FlagDefault { name: "namespace".into(), default: String::new() });
     }
 
     #[test]
