@@ -1,9 +1,11 @@
 //! Chooses the state file or the server of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
 //!
-//! A flag wins over `$KLOOP_STATE`, and that over the current context. In a pod, its own cluster is the last choice before a new state. Start reading at [`choose`].
+//! A flag wins over `$KLOOP_STATE`, and that over the current context. In a pod of kloop without a state, the
+//! pod's cluster comes last. Start reading at [`choose`].
 
 use super::in_cluster::{self, PodCluster};
 use super::{ConfigFile, Entries, Location, ServerEntries, USER};
+use crate::cli::program_name::is_kubectl_verb;
 use crate::cli::{CliResult, Failure, Globals, context_settings};
 use crate::serve::kubeconfig;
 use crate::store;
@@ -126,12 +128,12 @@ pub fn choose(globals: &Globals, verb: &str) -> CliResult<ClusterChoice> {
             format!("{} has no current context\nhint: name one of its contexts with --context", file.display());
         return Err(Failure::plain(problem));
     }
-    let names_nothing =
-        asked.own.is_none() && asked.context.is_none() && asked.cluster.is_none() && !asked.names_server;
-    if names_nothing
+    // kloop's own verbs make a state, also in a pod.
+    if is_kubectl_verb(verb)
+        && asked.names_nothing()
         && read.current.is_empty()
         && !store::default_path().exists()
-        && let Some(PodCluster { server, namespace }) = in_cluster::find()
+        && let Some(PodCluster { server, namespace }) = in_cluster::find_pod_cluster()
     {
         let server = Some(server);
         return Ok(ClusterChoice { server, namespace, ..ClusterChoice::without_context(store::default_path()) });
@@ -171,6 +173,12 @@ enum ClusterPlace {
 }
 
 impl AskedNames {
+    /// Whether no flag and no variable names a cluster or a user.
+    fn names_nothing(&self) -> bool {
+        let names = [&self.context, &self.cluster, &self.user];
+        self.own.is_none() && names.iter().all(|name| name.is_none()) && !self.names_server
+    }
+
     /// Whether an asked name is an alias for the command's own cluster or user: scripts use the names of the kubeconfigs of `kloop serve`.
     fn has_aliases(&self) -> bool {
         let is_own = |name: &String| name == kubeconfig::NAME;

@@ -1,8 +1,10 @@
 //! The cluster of the pod in which a command runs: kubectl uses it when nothing else names a cluster (client-go: `rest.InClusterConfig`).
 //!
-//! Never: connects, nor reads the token; the client does, each time. Start reading at [`find`].
+//! Only pods of kloop count: a pipeline that runs in a pod of another Kubernetes, with a service account there, means its own state.
+//! Never: connects, nor reads the token; the client does, each time. Start reading at [`find_pod_cluster`].
 
 use super::ServerEntries;
+use crate::runtime::folder::TERMINATION_LOG;
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::Read;
@@ -22,14 +24,15 @@ pub struct PodCluster {
     pub namespace: Option<String>,
 }
 
-/// Returns the cluster of the pod in which this process runs; `None` outside of pods.
-pub fn find() -> Option<PodCluster> {
+/// Returns the cluster of the pod in which this process runs; `None` outside of kloop's pods.
+pub fn find_pod_cluster() -> Option<PodCluster> {
+    std::env::var_os(TERMINATION_LOG)?;
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
-    in_folder(Path::new(FOLDER), &host, &port)
+    read_service_account(Path::new(FOLDER), &host, &port)
 }
 
-fn in_folder(folder: &Path, host: &str, port: &str) -> Option<PodCluster> {
+fn read_service_account(folder: &Path, host: &str, port: &str) -> Option<PodCluster> {
     let (token, certificates) = (folder.join("token"), folder.join("ca.crt"));
     if !token.is_file() {
         return None;
@@ -60,14 +63,14 @@ mod tests {
     fn pods_with_a_token_find_their_cluster() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        assert!(in_folder(folder.path(), "10.0.0.1", "443").is_none(), "no token is mounted");
+        assert!(read_service_account(folder.path(), "10.0.0.1", "443").is_none(), "no token is mounted");
         fs::write(at("token"), "t").unwrap();
-        let found = in_folder(folder.path(), "10.0.0.1", "443").unwrap();
+        let found = read_service_account(folder.path(), "10.0.0.1", "443").unwrap();
         assert_eq!(found.server.cluster, *json!({"server": "https://10.0.0.1:443"}).as_object().unwrap());
         assert_eq!(found.namespace, None);
         fs::write(at("ca.crt"), "c").unwrap();
         fs::write(at("namespace"), "team\n").unwrap();
-        let found = in_folder(folder.path(), "::1", "6443").unwrap();
+        let found = read_service_account(folder.path(), "::1", "6443").unwrap();
         let certificates = at("ca.crt").to_string_lossy().into_owned();
         let expected = json!({"server": "https://[::1]:6443", "certificate-authority": certificates});
         assert_eq!(found.server.cluster, *expected.as_object().unwrap());
