@@ -3,8 +3,10 @@
 
 use super::backends::{self, ServiceBackend};
 use super::claim::Owner;
+use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
+use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -24,6 +26,9 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
     }
 }
 
+/// Pause after which a Service with pods of missing nodes is tried again.
+const MISSING_NODE_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 /// An existing slice and its desired content.
 struct Slice {
     /// `None`: the slice is to be created.
@@ -42,8 +47,9 @@ fn plan(world: &World, key: &Key) -> Plan {
     let tolerant = backends::tolerates_unready(&service);
     let mut wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     for backend in backends::backends(world, row, &service) {
-        // Kubernetes waits for the pod's removal, too.
+        // As in Kubernetes, a pod whose node does not exist is left out, and the Service is tried again.
         if !tolerant && backend.node().is_some_and(|node| world.find("nodes", "", node).is_none()) {
+            plan.wake_at(world.now.later(MISSING_NODE_PAUSE));
             continue;
         }
         let mut endpoint = endpoint(world, &backend, tolerant);
@@ -392,6 +398,11 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
         cluster.patch("services", "web", json!({"spec": {"publishNotReadyAddresses": true}}));
         cluster.settle();
         assert_eq!(endpoints(&cluster).len(), 1);
+        cluster.patch("services", "web", json!({"spec": {"publishNotReadyAddresses": false}}));
+        cluster.settle();
+        assert_eq!(endpoints(&cluster), Vec::<Value>::new());
+        let plan = (super::LOOP.plan)(&cluster.world, &cluster.key("services", "web"));
+        assert_eq!(plan.wake, Some(cluster.world.now + super::MISSING_NODE_PAUSE), "the Service is tried again");
     }
 
     #[test]
