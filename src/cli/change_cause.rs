@@ -33,6 +33,12 @@ pub fn has_record_flag(matches: &ArgMatches) -> bool {
     is_written(matches) || matches.subcommand().is_some_and(|(_, inner)| has_record_flag(inner))
 }
 
+/// Flags whose values are not recorded (kubectl: `sanitizedFlags`).
+const CREDENTIALS: [&str; 3] = ["password", "token", "username"];
+
+/// The recorded value of a credential.
+const CLASSIFIED: &str = "CLASSIFIED";
+
 /// Returns the command line as kubectl records it: words first, then each flag as `--name=value`; nothing without `--record`.
 pub fn change_cause(matches: &ArgMatches, grammar: &Command, program: &str) -> Option<String> {
     let mut words = Vec::new();
@@ -56,7 +62,8 @@ pub fn change_cause(matches: &ArgMatches, grammar: &Command, program: &str) -> O
             None => words.extend(texts),
             Some(name) => {
                 let places = at.indices_of(id).into_iter().flatten();
-                flags.extend(places.zip(texts).map(|(place, text)| (place, format!("--{name}={text}"))));
+                let shown = |text: String| if CREDENTIALS.contains(&name) { CLASSIFIED.to_owned() } else { text };
+                flags.extend(places.zip(texts).map(|(place, text)| (place, format!("--{name}={}", shown(text)))));
             }
         }
     }
@@ -75,4 +82,19 @@ pub fn record(cause: Option<&str>, object: &mut Object) {
 
 fn is_on_command_line(matches: &ArgMatches, id: &str) -> bool {
     matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::grammar;
+    use super::*;
+
+    #[test]
+    fn credentials_are_not_recorded() {
+        let words = ["kloop", "annotate", "configmap", "c", "a=b", "--record", "--token", "secret"];
+        let grammar = grammar::command();
+        let matches = grammar.clone().try_get_matches_from(words).unwrap();
+        let cause = change_cause(&matches, &grammar, "/bin/kloop").unwrap();
+        assert_eq!(cause, "kloop annotate configmap c a=b --record=true --token=CLASSIFIED");
+    }
 }

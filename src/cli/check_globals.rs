@@ -4,7 +4,7 @@ use super::contexts::{ServerEntries, USER};
 use super::program_name::is_kubectl_verb;
 use super::{CliResult, CommandContext, Failure, Globals, flags, rest, server_verbs};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access};
-use crate::client::RequestLog;
+use crate::client::{RequestLog, ServerConfig};
 use crate::joined_node;
 use crate::object::time;
 use std::path::Path;
@@ -104,9 +104,7 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
     if let Some(entries) = context.take_server().filter(|_| !WITHOUT_CLUSTER.contains(&verb))
         && !is_served_here(&entries, context)?
     {
-        let mut config = entries.config(&globals)?;
-        config.credentials.restrict_plugin(&context.plugin_policy, takes_input());
-        config.log = RequestLog::at_level(level(globals.v.as_deref()));
+        let config = server_config(&entries, context)?;
         server_verbs::check(verb, &config)?;
         check_impersonation(&globals)?;
         return context.connect(config);
@@ -117,6 +115,14 @@ pub fn check(context: &mut CommandContext, verb: &str) -> CliResult {
         check_reads_all(context)?;
     }
     Ok(())
+}
+
+/// Returns the configuration of a client with the flags and preferences of the command.
+pub fn server_config(entries: &ServerEntries, context: &CommandContext) -> CliResult<ServerConfig> {
+    let mut config = entries.config(&context.globals)?;
+    config.credentials.restrict_plugin(&context.plugin_policy, reads_stdin());
+    config.log = RequestLog::at_level(level(context.globals.v.as_deref()));
+    Ok(config)
 }
 
 /// Refuses changes of the copy of a joined node, which its server would undo, or never hear of.
@@ -196,13 +202,13 @@ fn check_reads_all(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Whether a word of the command line stands for standard input.
-fn takes_input() -> bool {
+/// Whether the command line reads standard input.
+fn reads_stdin() -> bool {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     words.any(|word| ["-", "-f-", "--filename=-"].iter().any(|input| word == *input))
 }
 
-/// Returns the level of `-v`, as far as it is one of requests.
+/// Returns the level of `-v`; 0 for a boolean.
 fn level(text: Option<&str>) -> u8 {
     let level: i32 = text.and_then(|text| text.parse().ok()).unwrap_or_default();
     u8::try_from(level.max(0)).unwrap_or(u8::MAX)

@@ -165,7 +165,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 /// Warns that `--namespace` means nothing for some of the objects.
 fn warn_of_scope(args: &Args, context: &mut CommandContext, targets: &[DeleteTarget]) {
-    let has_namespace = context.globals.namespace.is_some() && !args.all_namespaces;
+    let is_named = context.globals.namespace.as_deref().is_some_and(|name| !name.is_empty());
+    let has_namespace = is_named && !args.all_namespaces;
     if has_namespace && targets.iter().any(|(target, _)| !target.kind.namespaced) {
         let text = "deleting cluster-scoped resources, not scoped to the provided namespace";
         context.warn(&[text.to_owned()]);

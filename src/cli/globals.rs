@@ -51,7 +51,7 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "UID")]
     pub(super) as_uid: Option<String>,
     /// User extras to impersonate for the operation, this flag can be repeated to specify multiple values for the same key.
-    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = check_user_extra)]
     pub(super) as_user_extra: Vec<String>,
     /// Username for basic authentication to the API server. A cluster that is a file takes none.
     #[arg(long, global = true, value_name = "NAME", hide = true)]
@@ -59,8 +59,7 @@ pub struct Globals {
     /// Password for basic authentication to the API server.
     #[arg(long, global = true, value_name = "PASSWORD", hide = true)]
     pub(super) password: Option<String>,
-    /// Path to the kuberc file to use for preferences. This can be disabled by exporting KUBECTL_KUBERC=false feature gate or turning
-    /// off the feature KUBERC=off.
+    /// Path to the kuberc file to use for preferences. KUBERC=off or KUBECTL_KUBERC=false turns them off.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kuberc: Option<PathBuf>,
     /// Treat warnings received from the server as errors and exit with a non-zero exit code.
@@ -193,6 +192,13 @@ impl DebuggingFlags {
 
 fn check_duration(text: &str) -> Result<String, String> {
     time::parse_duration(text).map(|_| text.to_owned()).map_err(|_| "parse error".to_owned())
+}
+
+fn check_user_extra(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((key, _)) if !key.is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("must be KEY=VALUE, but is {text:?}")),
+    }
 }
 
 fn check_patterns(text: &str) -> Result<String, String> {

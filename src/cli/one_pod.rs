@@ -1,5 +1,6 @@
 //! Finds the pod and the container for a command: POD or TYPE/NAME, and the default container.
 
+use super::check_globals::server_config;
 use super::contexts::{ConfigFile, ServerEntries};
 use super::deadline::Deadline;
 use super::files::{self, FileFlags};
@@ -159,7 +160,7 @@ fn connect_to_own_server(context: &mut CommandContext) -> CliResult<bool> {
     let Some(home) = context.home()? else { return Ok(false) };
     let file = ConfigFile::load(&home.join("kubeconfig"))?;
     let Some(entries) = ServerEntries::from_current_context(&file) else { return Ok(false) };
-    let config = entries.config(&context.globals)?;
+    let config = server_config(&entries, context)?;
     let client = ApiClient::new(config.clone()).map_err(|error| Failure::plain(error.to_string()))?;
     if client.send(ClientRequest::get("/version").within(SERVER_PATIENCE)).is_err() {
         return Ok(false);

@@ -163,7 +163,7 @@ fn patch_object(
     let mut reply =
         api.write(options.dry_run, |txn| patch::patch(txn, kind, &key, language, change, part, &options))?;
     context.warn(&reply.warnings);
-    if context.change_cause.is_some() {
+    if context.change_cause.is_some() && dry_run != DryRun::Server {
         reply = record(context, kind, reply, dry_run)?;
     }
     print_patched(args, context, target, reply, dry_run)

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use itertools::Itertools;
 use rustix::fs::{Access, access};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -139,9 +139,16 @@ fn name_part(word: &OsString) -> Option<String> {
     Some(text.replace('-', "_"))
 }
 
-/// Whether the words are for a plugin that is a subcommand of `create`.
+/// Whether the words are for a plugin that is a subcommand of `create`. A plugin takes no built-in subcommand over.
 pub fn extends_create(words: &[OsString]) -> bool {
-    words.first().is_some_and(|word| word == "create") && find(words).is_some_and(|(_, count)| count > 1)
+    let is_plugin =
+        words.first().is_some_and(|word| word == "create") && find(words).is_some_and(|(_, count)| count > 1);
+    is_plugin && words.get(1).is_some_and(|word| !is_subcommand_of_create(word))
+}
+
+fn is_subcommand_of_create(word: &OsStr) -> bool {
+    let grammar = super::grammar::command();
+    grammar.find_subcommand("create").is_some_and(|create| create.find_subcommand(word).is_some())
 }
 
 /// Finds the plugin with the longest name that the words begin with, and how many words that are.

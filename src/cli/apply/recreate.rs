@@ -35,7 +35,11 @@ pub fn recreate(
     let patience = Deadline::new(context, flags::nonzero(args.timeout))?;
     let old = context.read_view(|txn| txn.get(key))?;
     context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
-    while context.read_view(|txn| txn.exists(key))? && patience.wait() {}
+    while context.read_view(|txn| txn.exists(key))? {
+        if !patience.wait() {
+            return Err(Failure::plain("timed out waiting for the condition"));
+        }
+    }
     let refused = match context.api()?.write(false, |txn| create(txn, kind, &object, options)) {
         Ok(made) => return Ok(Applied::from_reply(ApplyOutcome::Configured, made)),
         Err(status) => status,

@@ -8,6 +8,7 @@ mod rewrite;
 use super::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::client::PluginPolicy;
+use crate::kinds::typed;
 use crate::object::{io_error_text, yaml};
 use clap::Subcommand;
 use preferences::{AllowedPlugin, CommandAlias, CommandDefaults, FlagDefault, Preferences};
@@ -126,7 +127,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
 }
 
-/// Reads the file; nothing where there is none, or an empty one.
+/// Reads the file; `None` if it does not exist or is empty.
 fn read(path: &Path) -> CliResult<Option<Preferences>> {
     let problem = |why: String| Failure::plain(format!("error parsing kuberc file: {why}"));
     let text = match fs::read_to_string(path) {
@@ -138,7 +139,7 @@ fn read(path: &Path) -> CliResult<Option<Preferences>> {
     let Some(document) = documents.into_iter().next().filter(|document| !document.value.is_null()) else {
         return Ok(None);
     };
-    serde_json::from_value(document.value).map(Some).map_err(|error| problem(error.to_string()))
+    typed::read(&document.value, &mut |_| ()).map(Some).map_err(|error| problem(error.message))
 }
 
 fn view(args: &ViewArgs, path: &Path, is_explicit: bool, context: &mut CommandContext) -> CliResult {

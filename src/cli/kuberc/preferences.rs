@@ -90,7 +90,7 @@ pub struct AllowedPlugin {
 }
 
 impl Preferences {
-    /// Preferences that say nothing.
+    /// Returns empty preferences.
     pub fn new() -> Preferences {
         Preferences { api_version: VERSION.to_owned(), kind: "Preference".to_owned(), ..Preferences::default() }
     }
@@ -142,7 +142,8 @@ impl Preferences {
     }
 }
 
-/// Returns the path of the file, and whether the user names it: by the flag, else by `$KUBERC`. Nothing where that turns preferences off.
+/// Returns the path of the file, and whether the user names it: by the flag, else by `$KUBERC`. `None` if
+/// `$KUBERC` turns preferences off.
 pub fn find_file(flag: Option<&Path>) -> CliResult<Option<(PathBuf, bool)>> {
     let variable = std::env::var_os("KUBERC").filter(|text| !text.is_empty());
     if variable.as_ref().is_some_and(|text| text == "off") {

@@ -22,7 +22,7 @@ pub fn rewrite(line: Vec<OsString>, preferences: &Preferences, root: &Command) -
 /// Puts the command of an alias in its place.
 fn apply_alias(mut line: Vec<OsString>, at: usize, alias: &CommandAlias, root: &Command) -> CliResult<Vec<OsString>> {
     let path: Vec<&str> = alias.command.split_whitespace().collect();
-    let Some(command) = find(root, &path) else {
+    let Some(command) = find_command(root, &path) else {
         let (command, name) = (&alias.command, &alias.name);
         return Err(Failure::plain(format!("command {command:?} not found to set alias {name:?}: []")));
     };
@@ -46,13 +46,13 @@ fn apply_defaults(line: Vec<OsString>, preferences: &Preferences, root: &Command
     let Some(start) = grammar::first_word(&line, root) else { return Ok(line) };
     let path: Vec<String> = line[start..end].iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let Some(command) = find(root, &path) else { return Ok(line) };
+    let Some(command) = find_command(root, &path) else { return Ok(line) };
     let mut added = Vec::new();
     for defaults in &preferences.defaults {
         let words: Vec<&str> = defaults.command.split_whitespace().collect();
-        match find(root, &words) {
+        match find_command(root, &words) {
             None => eprintln!("Warning: command {:?} not found to set kuberc override", defaults.command),
-            Some(meant) if meant.get_name() == command.get_name() && words.len() == path.len() => {
+            Some(meant) if std::ptr::eq(meant, command) => {
                 for flag in &defaults.options {
                     let Some(arg) = find_flag(command, root, &flag.name) else {
                         let text = format!("invalid flag {} for command {}", flag.name, defaults.command);
@@ -68,7 +68,7 @@ fn apply_defaults(line: Vec<OsString>, preferences: &Preferences, root: &Command
     Ok(line)
 }
 
-fn find<'a>(root: &'a Command, path: &[&str]) -> Option<&'a Command> {
+fn find_command<'a>(root: &'a Command, path: &[&str]) -> Option<&'a Command> {
     path.iter().try_fold(root, |command, word| command.find_subcommand(word)).filter(|_| !path.is_empty())
 }
 
@@ -107,6 +107,7 @@ mod tests {
         let preferences: Preferences = serde_json::from_value(json!({
             "defaults": [
                 {"command": "get", "options": [{"name": "output", "default": "json"}, {"name": "namespace", "default": "b"}]},
+                {"command": "config view", "options": [{"name": "raw", "default": "true"}]},
                 {"command": "create role", "options": [{"name": "verb", "default": "get"}]},
             ],
             "aliases": [
@@ -131,6 +132,7 @@ mod tests {
             ("getn a -o yaml", "get nodes a -o yaml"),
             ("-s https://a runx --kuberc f", "-s https://a run --image=i --kuberc f p -- c"),
             ("describe pods", "describe pods"),
+            ("kuberc view", "kuberc view"),
             ("nothing pods", "nothing pods"),
         ] {
             assert_eq!(rewritten(line).as_deref(), Ok(expected), "{line}");
