@@ -5,6 +5,7 @@
 
 use crate::object::{Time, io_error_text};
 use crate::runtime::https::trust::TlsClientKey;
+use crate::runtime::image::programs;
 use serde_json::{Map, Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
@@ -75,8 +76,7 @@ fn look_path(program: &OsStr) -> Option<PathBuf> {
     if program.to_string_lossy().contains('/') {
         return Some(PathBuf::from(program));
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
+    programs::find(program.to_str()?, std::env::var_os("PATH")?.to_str()?)
 }
 
 /// Whether a plugin reads from the terminal.

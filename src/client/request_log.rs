@@ -91,9 +91,11 @@ fn quoted(text: &str) -> String {
     format!("{:?}", text)
 }
 
-/// Formats a text of several lines as klog does.
+/// Formats a text of several lines as klog does. A terminal obeys none of its control characters.
 fn block(text: &str) -> String {
-    let lines: String = text.lines().map(|line| format!("\t{line}\n")).collect();
+    let shown = |letter: char| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter };
+    let lines: String =
+        text.lines().map(|line| format!("\t{}\n", line.chars().map(shown).collect::<String>())).collect();
     format!("<\n{lines} >")
 }
 
@@ -103,7 +105,9 @@ fn header_lines(headers: &HeaderMap) -> String {
         .iter()
         .map(|(name, value)| {
             let value = match (name == AUTHORIZATION, value.to_str().unwrap_or_default()) {
-                (true, text) => format!("{} <masked>", text.split(' ').next().unwrap_or_default()),
+                (true, text) => {
+                    text.split_once(' ').map_or("<masked>".to_owned(), |(kind, _)| format!("{kind} <masked>"))
+                }
                 (false, text) => text.to_owned(),
             };
             format!("{}: {value}\n", canonical(name.as_str()))
@@ -132,6 +136,8 @@ mod tests {
         headers.insert("authorization", "Bearer secret".parse().unwrap());
         headers.insert("accept", "application/json".parse().unwrap());
         assert_eq!(header_lines(&headers), "Accept: application/json\nAuthorization: Bearer <masked>\n");
-        assert_eq!(block("a: b\nc: d\n"), "<\n\ta: b\n\tc: d\n >");
+        headers.insert("authorization", "secret".parse().unwrap());
+        assert!(header_lines(&headers).ends_with("Authorization: <masked>\n"));
+        assert_eq!(block("a: b\nc: \u{1b}d\n"), "<\n\ta: b\n\tc: \u{fffd}d\n >");
     }
 }
