@@ -68,6 +68,11 @@ fn image_files(pod: &LocalPod, reference: &str) -> Result<VolumeContent, String>
     let path = folder.ok_or_else(|| {
         format!("no Image object names the files of {reference:?}: run: kloop image set {reference} --files FOLDER")
     })?;
+    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        return Err(format!(
+            "the files of {reference:?} must be an absolute path, or ./name in the manifest's folder: {path}"
+        ));
+    }
     Ok(VolumeContent::Host { path, kind: "Directory".to_owned() })
 }
 

@@ -147,10 +147,19 @@ mod tests {
         assert_eq!(machine.summary(), "Running c+=running/0");
         let files = started(&mut machine);
         assert_eq!(file_lines(&files), ["v Host { path: \"/work/model\", kind: \"Directory\" }"]);
-        assert!(
-            files.mounts.iter().any(|mount| mount.path == "/m/v" && mount.read_only),
-            "nobody writes into an image"
-        );
+        assert!(files.mounts.iter().any(|mount| mount.path == "/m/v" && mount.read_only), "images are read-only");
+    }
+
+    #[test]
+    fn image_volume_needs_a_plain_path() {
+        for files in ["model", "/data/../model"] {
+            let mut machine = machine(json!([{"name": "v", "image": {"reference": "model:1"}}]));
+            let spec = json!({"patterns": ["model"], "files": files});
+            machine.put("images.kloop.dev", json!({"metadata": {"name": "m", "uid": "m"}, "spec": spec}));
+            machine.settle();
+            let why = failures(&machine).first().map(|why| why.ends_with(&format!("manifest's folder: {files}")));
+            assert_eq!(why, Some(true), "{files}");
+        }
     }
 
     #[test]

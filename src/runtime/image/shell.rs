@@ -8,7 +8,7 @@ use super::Environment;
 use super::programs;
 use crate::world::start::Start;
 
-/// Name of the recipe that stands for BusyBox, and of its program.
+/// Name of BusyBox' recipe and program.
 const BUSYBOX: &str = "busybox";
 /// The shell that passes every variable on.
 const BASH: &str = "bash";

@@ -199,7 +199,9 @@ fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Resu
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
     check_cwd(cwd)?;
-    let file = program_search::find(name, path, cwd)?;
+    // A volume may hide the shell of the machine that stands for that of the image.
+    let written = argv.first().map_or(name, String::as_str);
+    let file = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd))?;
     let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::SpawnProgram {
