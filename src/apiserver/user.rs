@@ -104,9 +104,9 @@ impl User {
         self.is_service_account() && matches!(nodes, [own] if own == node)
     }
 
-    /// Whether it is one of the controllers of the control plane, as [`User::component`] makes them.
+    /// Whether it is a controller of the control plane, as [`User::component`] makes it: such a user has no uid.
     pub fn is_controller(&self) -> bool {
-        service_account(&self.name).is_some_and(|(namespace, _)| namespace == "kube-system")
+        self.uid.is_empty() && service_account(&self.name).is_some_and(|(namespace, _)| namespace == "kube-system")
     }
 
     /// Whether the user may do everything.
