@@ -198,7 +198,7 @@ pub struct Scope<'a> {
     pub all_namespaces: bool,
     /// `--local`: uses the objects in files without reading the cluster.
     pub local: bool,
-    /// Takes the objects of files as they are written, which the cluster need not have.
+    /// Takes the objects in files as they are written. They need not exist in the cluster.
     pub as_written: bool,
     /// With `local`: accepts only built-in kinds.
     pub typed: bool,
@@ -304,7 +304,7 @@ pub fn warn_of_deprecation(context: &mut CommandContext, kind: &Kind, words: &[S
     }
 }
 
-/// Warns that a short name on the command line is one of several kinds.
+/// Warns that a short name on the command line also belongs to other kinds.
 pub fn warn_of_short_names(context: &mut CommandContext, words: &[String]) {
     let types = words.first().map(|word| word.split('/').next().unwrap_or(word)).unwrap_or_default();
     for name in types.split(',') {

@@ -86,7 +86,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Reports each formerly active Job that has finished or no longer exists, but not those that go at once.
+/// Reports each formerly active Job that has finished or no longer exists, except those that `trim` deletes.
 fn report_finished(
     (row, object): (&Row, &Object),
     jobs: &[Started],
@@ -172,7 +172,7 @@ fn due(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Option<Tim
         plan.wait(format!("the next Job is due at {}", time::rfc3339(next)));
         plan.wake_at(next);
     } else {
-        // A day that no month has. The words are those of Kubernetes' controller.
+        // The schedule names a day that no month has. The message is that of Kubernetes' controller.
         let why = "time difference between two schedules is less than 1 second";
         let message = format!("invalid schedule: {text} : {why}");
         plan.event(row, EventType::Warning, "InvalidSchedule", message);

@@ -1,5 +1,5 @@
-//! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service, deleted pods without a node, and ended pods
-//! above the limit.
+//! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service,
+//! deleted pods without a node, and ended pods above the limit.
 //!
 //! Keyed by node name; the empty name stands for pods without a node and for the limit of ended pods.
 

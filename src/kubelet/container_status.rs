@@ -117,7 +117,7 @@ fn crash_loop(pod: &LocalPod, member: &PodContainer, seconds: i64) -> ContainerS
     waiting("CrashLoopBackOff", Some(format!("back-off {} restarting {container}", in_minutes(seconds))))
 }
 
-/// Describes an attempt that another one will follow after the back-off, which Kubernetes shows later.
+/// Describes an attempt that has just ended and will be followed by another one: the status shows its end before the back-off.
 fn describe_recent_end(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd) -> StateDescription {
     let attempt = member.attempt;
     if ended.is_start_error() {

@@ -192,6 +192,7 @@ mod tests {
         let conflict = stage(&mut world, &WriteVerb::Status(with_status), &mut template_cache).unwrap_err();
         assert_eq!(conflict.reason, Reason::Conflict, "the pod has changed since");
     }
+
     #[test]
     fn refusal_names_the_start_of_a_name_that_a_controller_has_chosen() {
         let mut world = new_world();

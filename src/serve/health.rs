@@ -71,9 +71,9 @@ pub fn measure(api: &Api) -> MetricsText {
     let mut text = MetricsText::default();
     text.begin(name, "gauge", "1 for a health check that passes, else 0.");
     for check in &CHECKS {
-        let is_well = u8::from((check.run)(api).is_ok());
+        let passes = u8::from((check.run)(api).is_ok());
         for endpoint in ["healthz", "livez", "readyz"] {
-            text.add(name, &[("name", check.name), ("type", endpoint)], is_well);
+            text.add(name, &[("name", check.name), ("type", endpoint)], passes);
         }
     }
     text

@@ -81,7 +81,7 @@ pub struct JobBackoff {
     pub succeeded: i64,
     /// Number of pods that had failed at the last success.
     pub failed_before: i64,
-    /// Uids of pods whose failures the Job's policy ignored since the last success; only some of very many.
+    /// Uids of at most 20 pods whose failures the Job's policy ignored since the last success.
     pub ignored: BTreeSet<Str>,
     /// Time of the last failure.
     pub last_failure: Time,

@@ -1,4 +1,4 @@
-//! TaintNodesByCondition: a new node gets no pods before it is ready. The loop of nodes takes the taint away once it is.
+//! TaintNodesByCondition: a new node gets no pods before it is ready. The node lifecycle loop removes the taint once the node is ready.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;

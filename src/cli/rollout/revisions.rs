@@ -10,7 +10,6 @@ use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
 
-/// Annotation with the cause of a revision.
 /// Label that distinguishes the pods of a Deployment's ReplicaSets.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 

@@ -256,8 +256,10 @@ impl<'w> DaemonSetState<'w> {
             let Some(pod) = oldest.copied() else { continue };
             current += 1;
             ready += i64::from(pod.pod().is_some_and(|pod| pod.ready));
+            // Also wakes the loop when the pod becomes available.
+            self.is_available(pod);
             // A pod that ends counts as long as it is ready, unlike in a rollout.
-            available += i64::from(self.is_available(pod) || pod.is_available_pod(self.min_ready, self.world.now));
+            available += i64::from(pod.is_available_pod(self.min_ready, self.world.now));
             updated += i64::from(pod.label(REVISION_HASH) == Some(&self.hash));
         }
         let desired = self.desired();

@@ -62,7 +62,8 @@ impl<'w> JobState<'w> {
         let last = last.max(last_ignored).max(still_valid.map(|known| known.last_failure));
         let known_ignored = still_valid.map(|known| known.ignored.clone()).unwrap_or_default();
         let ignored = self.failures_after_success(true).map(|(pod, _)| pod.uid.clone());
-        let ignored: BTreeSet<Str> = known_ignored.into_iter().chain(ignored).take(MAX_IGNORED).collect();
+        let ignored: BTreeSet<Str> = known_ignored.into_iter().chain(ignored).collect();
+        let ignored: BTreeSet<Str> = ignored.into_iter().take(MAX_IGNORED).collect();
         let failures = u32::try_from(failed - failed_before).unwrap_or(0).saturating_add(ignored.len() as u32);
         let backoff = last.filter(|_| failures > 0);
         let backoff = backoff.map(|last_failure| JobBackoff {
@@ -99,9 +100,9 @@ impl<'w> JobState<'w> {
 
     /// The pods whose failures the policy ignores, or the others.
     fn failures<'a>(&'a self, pods: &'a [&'w Arc<Row>], ignored: bool) -> impl Iterator<Item = &'w Row> {
-        let is_one =
+        let is_wanted =
             move |pod: &&&Arc<Row>| self.counts_as_failed(pod) && policy::is_ignored(&self.object, pod) == ignored;
-        pods.iter().filter(is_one).map(|pod| &***pod)
+        pods.iter().filter(is_wanted).map(|pod| &***pod)
     }
 
     /// The end of the pause that the failures of an index require. These are all of its pods.

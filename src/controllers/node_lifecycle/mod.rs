@@ -206,7 +206,7 @@ fn update_metadata(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
 fn taints(world: &World, row: &Row, object: &Object, plan: &mut Plan) -> Vec<Value> {
     let conditions = object.items(&["status", "conditions"]);
     let mut wanted: Vec<(&str, &str)> = Vec::new();
-    // Also without the condition Ready: then the taint of a new node goes (`doNoScheduleTaintingPass`).
+    // Without the condition Ready, too, the loop removes the taint of a new node (`doNoScheduleTaintingPass`).
     let mut managed = [UNSCHEDULABLE, NOT_READY, UNREACHABLE].map(|key| (key, "NoSchedule")).to_vec();
     if let Some(ready) = condition::find(conditions, "Ready") {
         let key = match ready["status"].as_str() {
