@@ -11,6 +11,7 @@ use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::kinds;
+use crate::kinds::image::pattern::is_path;
 use crate::kinds::image::reference;
 use crate::object::{Object, Reason, time};
 use jiff::SignedDuration;
@@ -183,7 +184,8 @@ fn check(args: &Args) -> CliResult {
     if args.image.is_empty() {
         return Err(Failure::plain("--image is required"));
     }
-    if reference::parse(&args.image).is_err() {
+    // A path names a program of this machine.
+    if !is_path(&args.image) && reference::parse(&args.image).is_err() {
         return Err(Failure::plain(format!("Invalid image name {:?}: invalid reference format", args.image)));
     }
     if let Some(policy) = args.image_pull_policy.as_deref().filter(|policy| !PULL_POLICIES.contains(policy)) {

@@ -180,8 +180,8 @@ fn probes_use_the_files_of_their_own_container() {
         let _plane = cluster.watch();
         let probed = |name: &str, script: &str| {
             pod(name, "Always", 1, script).replace(
-                "image: busybox",
-                "image: busybox, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}",
+                "image: debian",
+                "image: debian, readinessProbe: {periodSeconds: 1, exec: {command: [cat, /tmp/kloop-healthy]}}",
             )
         };
         cluster.apply(&probed("well", "touch /tmp/kloop-healthy; exec sleep 1000"));
