@@ -140,13 +140,13 @@ mod tests {
         let why = "no Image object names the files of \"example.com/model:1\": \
                    run: kloop image set example.com/model:1 --files FOLDER";
         assert_eq!(failures(&machine), [format!("MountVolume.SetUp failed for volume \"v\" : {why}")]);
-        let metadata = json!({"name": "m", "uid": "m", "annotations": {"kloop.dev/manifest-dir": "/work"}});
+        let metadata = json!({"name": "m", "uid": "m", "annotations": {"kloop.dev/manifest-dir": "/app"}});
         let spec = json!({"patterns": ["example.com/model"], "files": "./model"});
         machine.put("images.kloop.dev", json!({"metadata": metadata, "spec": spec}));
         machine.settle();
         assert_eq!(machine.summary(), "Running c+=running/0");
         let files = started(&mut machine);
-        assert_eq!(file_lines(&files), ["v Host { path: \"/work/model\", kind: \"Directory\" }"]);
+        assert_eq!(file_lines(&files), ["v Host { path: \"/app/model\", kind: \"Directory\" }"]);
         assert!(files.mounts.iter().any(|mount| mount.path == "/m/v" && mount.read_only), "images are read-only");
     }
 
