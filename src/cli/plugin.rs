@@ -2,9 +2,9 @@
 
 use super::{CliResult, CommandContext, Failure, help::VerbGroups};
 use crate::object::io_error_text;
+use crate::runtime::image::programs::may_execute;
 use clap::Subcommand;
 use itertools::Itertools;
-use rustix::fs::{Access, access};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -113,7 +113,7 @@ fn warnings_about(path: &Path, name: &str, verbs: VerbGroups, earlier: &[PathBuf
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+    path.is_file() && may_execute(path)
 }
 
 /// Becomes the plugin that answers these words. Returns the failure to do so; nothing where there is no such plugin.

@@ -8,7 +8,6 @@ mod rewrite;
 use super::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::client::PluginPolicy;
-use crate::kinds::typed;
 use crate::object::{io_error_text, yaml};
 use clap::Subcommand;
 use preferences::{AllowedPlugin, CommandAlias, CommandDefaults, FlagDefault, Preferences};
@@ -139,7 +138,7 @@ fn read(path: &Path) -> CliResult<Option<Preferences>> {
     let Some(document) = documents.into_iter().next().filter(|document| !document.value.is_null()) else {
         return Ok(None);
     };
-    typed::read(&document.value, &mut |_| ()).map(Some).map_err(|error| problem(error.message))
+    preferences::decode(&document.value).0.map(Some).map_err(|error| problem(error.message))
 }
 
 fn view(args: &ViewArgs, path: &Path, is_explicit: bool, context: &mut CommandContext) -> CliResult {

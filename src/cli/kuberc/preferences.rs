@@ -4,9 +4,10 @@
 
 use crate::cli::{CliResult, Failure};
 use crate::client::PluginPolicy;
-use crate::kinds::typed;
+use crate::kinds::typed::{self, DecodeError};
 use crate::object::{io_error_text, yaml};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
@@ -215,15 +216,20 @@ pub fn load(line: &[OsString]) -> CliResult<Option<Preferences>> {
     }
 }
 
+/// Decodes a document. Returns also what is wrong with its unknown fields. As in Go, null is the value of a field that is left out.
+pub fn decode(document: &Value) -> (Result<Preferences, DecodeError>, Vec<String>) {
+    let mut unknown = Vec::new();
+    let read = typed::read(document, &mut |field| unknown.push(field.complaint()));
+    (read, unknown)
+}
+
 /// Returns the first document that has preferences.
 fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, String> {
     let documents = yaml::documents(text).map_err(|error| error.to_string())?;
     let place = path.display();
     for document in documents.iter().map(|document| &document.value).filter(|value| !value.is_null()) {
         let is_known = [VERSION, OLDER_VERSION].iter().any(|version| document["apiVersion"] == *version);
-        let mut unknown = Vec::new();
-        // As in Go, null is the value of a field that is left out.
-        let read = typed::read::<Preferences>(document, &mut |field| unknown.push(field.complaint()));
+        let (read, unknown) = decode(document);
         match read {
             Ok(preferences) if is_known && preferences.kind == "Preference" => {
                 if !unknown.is_empty() {
@@ -250,7 +256,7 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     #[test]
     fn first_document_with_preferences_is_read() {
@@ -260,6 +266,9 @@ mod tests {
         assert_eq!(read.defaults[0].options[0].default, "json");
         assert_eq!(parse("", Path::new("f"), 0), Ok(None));
         assert!(parse("a: b", Path::new("f"), 0).unwrap_err().starts_with("no valid preferences found in f"));
+        let (read, unknown) = decode(&json!({"x": 1, "aliases": [{"name": "a", "y": 2}]}));
+        assert_eq!(read.unwrap().aliases[0].name, "a");
+        assert_eq!(unknown, ["unknown field \"aliases[0].y\"", "unknown field \"x\""]);
         let nothing = "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\n\
                        aliases: [{name: a, command: get, options: [{name: namespace, default: }]}]\n";
         let read = parse(nothing, Path::new("f"), 0).unwrap().unwrap();
