@@ -119,6 +119,21 @@ fn scripts_for_busybox_run_in_its_shell() {
 }
 
 #[test]
+fn applets_of_busybox_run_as_commands_that_the_machine_lacks() {
+    let Some(cluster) = cluster_for("busybox", &["busybox"]) else { return };
+    let _plane = cluster.watch();
+    cluster.apply(
+        "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: busybox, \
+         command: [httpd, -f, -p, '127.0.0.1:8080', -h, /]}]}}",
+    );
+    cluster.ok("wait pod/web --for=condition=Ready --timeout=60s");
+    let status = cluster.ok("exec web -- /bin/wget -q -O - http://127.0.0.1:8080/etc/hostname");
+    assert_eq!(status.trim(), "web");
+    let unknown = cluster.kloop("exec web -- nosuch");
+    assert!(unknown.err.contains("exec: \"nosuch\": executable file not found in $PATH"), "{}", unknown.err);
+}
+
+#[test]
 fn interpreters_run_their_args_as_the_images_do() {
     let table = [
         ("node:20", "node", "[-p, 6*7]", "42\n"),

@@ -201,7 +201,12 @@ fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Resu
     check_cwd(cwd)?;
     // A volume may hide the shell of the machine that stands for that of the image.
     let written = argv.first().map_or(name, String::as_str);
-    let file = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd))?;
+    let found = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd));
+    // What the machine lacks as a program of its own may be an applet.
+    let file = found.or_else(|missing| {
+        let busybox = launch.applets(written).ok_or_else(|| missing.clone())?;
+        program_search::find(busybox, path, cwd).map_err(|_| missing)
+    })?;
     let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;
     let text = |text: &str| CString::new(text).map_err(|_| format!("exec: {name:?}: an argument holds a zero byte"));
     Ok(spawn::SpawnProgram {

@@ -14,6 +14,7 @@ use crate::world::volume::{Volume, VolumeContent, VolumeMountPoint};
 use crate::world::{ContainerUser, ProcessNamespace, ProcessRights, RestartDecision, Start};
 pub use record::{ContainerRecord, RecordedEnd, RecordedState, RecordedStop, ShimRecord};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The version of the types in this module. Shims outlive the program that started them: raise it when a shim and a control plane of
 /// different versions could no longer understand each other. A shim of another version is ended with its pod's processes, which start
@@ -194,12 +195,55 @@ pub struct LaunchRequest {
 
 /// Names under which commands ask for the shell of BusyBox.
 const SHELLS: [&str; 4] = ["sh", "/bin/sh", "ash", "/bin/ash"];
+/// File name of BusyBox, which runs the applet under whose name it is started.
+const BUSYBOX: &str = "busybox";
+/// Applets of BusyBox that containers run as their command, and that machines often lack as programs of their own.
+const APPLETS: [&str; 28] = [
+    "arping",
+    "bc",
+    "brctl",
+    "crond",
+    "crontab",
+    "dc",
+    "dos2unix",
+    "ftpget",
+    "ftpput",
+    "httpd",
+    "ipcalc",
+    "killall",
+    "nc",
+    "netstat",
+    "nslookup",
+    "ping",
+    "ping6",
+    "sysctl",
+    "telnet",
+    "telnetd",
+    "tftp",
+    "traceroute",
+    "traceroute6",
+    "unix2dos",
+    "unzip",
+    "usleep",
+    "vi",
+    "wget",
+];
+/// Folders in which the image of BusyBox has its applets.
+const APPLET_FOLDERS: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
 
 impl LaunchRequest {
     /// Returns the name or path of the program that a command in this container runs: its first word, or the container's own shell.
     pub fn program<'a>(&'a self, argv: &'a [String]) -> Option<&'a str> {
         let name = argv.first()?.as_str();
         self.shell.as_deref().filter(|_| SHELLS.contains(&name)).or(Some(name))
+    }
+
+    /// Returns BusyBox when it is the shell of this container and the name or path of a program is one of its applets.
+    pub fn applets(&self, name: &str) -> Option<&str> {
+        let busybox = self.shell.as_deref().filter(|file| Path::new(file).ends_with(BUSYBOX))?;
+        let (folder, applet) = name.rsplit_once('/').map_or((None, name), |(folder, applet)| (Some(folder), applet));
+        let is_applet = APPLETS.contains(&applet) && folder.is_none_or(|folder| APPLET_FOLDERS.contains(&folder));
+        is_applet.then_some(busybox)
     }
 
     /// Whether a volume of its pod is in memory.
@@ -446,5 +490,27 @@ mod tests {
             assert_eq!(program(None, word).as_deref(), Some(word));
         }
         assert_eq!(LaunchRequest::default().program(&[]), None);
+    }
+
+    #[test]
+    fn applets_are_those_of_a_container_with_busybox() {
+        let busybox = |shell: &str, name: &str| {
+            let launch = LaunchRequest { shell: Some(shell.to_owned()), ..LaunchRequest::default() };
+            launch.applets(name).is_some()
+        };
+        let table = [
+            ("httpd", true),
+            ("/bin/httpd", true),
+            ("/usr/sbin/httpd", true),
+            ("/app/httpd", false),
+            ("bin/httpd", false),
+            ("server", false),
+            ("", false),
+        ];
+        for (name, is_applet) in table {
+            assert_eq!(busybox("/usr/bin/busybox", name), is_applet, "{name}");
+            assert!(!busybox("/usr/bin/bash", name), "{name}");
+        }
+        assert_eq!(LaunchRequest::default().applets("httpd"), None);
     }
 }
