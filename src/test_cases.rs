@@ -4,7 +4,8 @@
 //! `shared:` are part of all cases that follow; an object of the same kind and name in a case takes the place of a shared one.
 //! `KLOOP_UPDATE_CASES=1` writes the expected texts as they are now.
 
-use crate::kinds::{self, read::UnknownField};
+use crate::kinds::catalogue::read::UnknownField;
+use crate::kinds::{self};
 use crate::object::{Key, Object, Time};
 use crate::world::World;
 use serde_json::{Value, json};

@@ -103,7 +103,7 @@ fn told(kind: &Kind, object: &Object, old: Option<&Object>) -> String {
 /// Formats a 422 as kubectl prints it.
 fn refused(kind: &Kind, object: &Object, errors: &[kinds::FieldError]) -> String {
     let mut causes: Vec<String> = Vec::new();
-    for cause in kinds::field::invalid(kind.kind, kind.resource, object.name(), errors).causes {
+    for cause in kinds::shared::field::invalid(kind.kind, kind.resource, object.name(), errors).causes {
         // kubectl ends the message of one cause with a single line break.
         let text = format!("{}: {}", cause.field, cause.message.trim_end_matches('\n'));
         if !causes.contains(&text) {
@@ -396,7 +396,7 @@ fn admit(object: &mut Object) {
 
 /// Patches an object; returns kubectl's message when it is refused.
 fn patched(kind: &Kind, old: &Object, patch: &Value, merge: bool) -> Result<Object, String> {
-    let body = match kloop::kinds::merge_rules::schema_for(&kind.api_version(), kind.kind) {
+    let body = match kloop::kinds::catalogue::merge_rules::schema_for(&kind.api_version(), kind.kind) {
         Some(schema) if !merge => kloop::object::merge::strategic_merge(&old.0, patch, schema).expect("patch"),
         _ => kloop::object::patch::json_merge(&old.0, patch),
     };

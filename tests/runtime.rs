@@ -6,7 +6,7 @@ mod services;
 mod shared_memory;
 mod successor;
 
-use kloop::kinds::probe_handler::ProbeHandler;
+use kloop::kinds::shared::probe_handler::ProbeHandler;
 use kloop::object::{Str, Time};
 use kloop::runtime::image::Environment;
 use kloop::runtime::machine::AdoptedShims;

@@ -1,4 +1,4 @@
-//! Writes `src/kinds/schema.json.gz`, the schemas of the built-in kinds for `explain`, from `k8s-openapi`.
+//! Writes `src/kinds/catalogue/schema.json.gz`, the schemas of the built-in kinds for `explain`, from `k8s-openapi`.
 //!
 //! `cargo test --features schema -- --ignored write_schemas`, after a change of its version or of the catalogue.
 
@@ -72,7 +72,7 @@ impl Schemas {
 }
 
 #[test]
-#[ignore = "writes src/kinds/schema.json.gz"]
+#[ignore = "writes src/kinds/catalogue/schema.json.gz"]
 fn write_schemas() {
     let mut schemas = Schemas::default();
     schemas.built_in();
@@ -93,7 +93,7 @@ fn write_schemas() {
     packed.write_all(text.as_bytes()).unwrap();
     let packed = packed.finish().unwrap();
     println!("{} definitions, {} bytes, packed {}", definitions.len(), text.len(), packed.len());
-    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kinds/schema.json.gz"), packed).unwrap();
+    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/kinds/catalogue/schema.json.gz"), packed).unwrap();
 }
 
 /// Adds a field's values to its schema and its description, as Kubernetes does.

@@ -10,7 +10,8 @@ use super::{ApiResult, FieldValidation, WriteOptions, WriteReply};
 use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::pod::{self, part_counts};
-use crate::kinds::{self, FieldErrors, Kind, UnknownField, field};
+use crate::kinds::shared::field;
+use crate::kinds::{self, FieldErrors, Kind, UnknownField};
 use crate::managed_fields;
 use crate::object::patch::count_values;
 use crate::object::{Key, Object, Reason, Status, format_uid, time};
@@ -173,7 +174,7 @@ fn create_from_template(
     object.set(&["metadata", "name"], body.name());
     set_server_metadata(txn, kind, object);
     let key = key_of(kind, object);
-    refuse(kind, object, &kinds::metadata::validate_metadata(object, None, kind))?;
+    refuse(kind, object, &kinds::shared::metadata::validate_metadata(object, None, kind))?;
     let mut warnings = Vec::new();
     // The plugins change nothing in an object that they have admitted once, unless the objects that they read have changed since.
     let named =
@@ -248,7 +249,7 @@ pub fn warn(kind: &Kind, (new, old): (&Object, Option<&Object>), warnings: &mut 
         warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));
     }
     if kind.custom.is_some() {
-        warnings.extend(kinds::metadata::finalizer_warnings(new, old));
+        warnings.extend(kinds::shared::metadata::finalizer_warnings(new, old));
     }
 }
 
@@ -305,7 +306,7 @@ pub fn check(
     old: Option<&Object>,
 ) -> ApiResult<()> {
     custom::defer_compilation(txn, kind, api_version, object, old)?;
-    let mut errors = kinds::metadata::validate_metadata(object, old, kind);
+    let mut errors = kinds::shared::metadata::validate_metadata(object, old, kind);
     errors.extend(kind.wrongs(api_version, object, old));
     refuse(kind, object, &errors)
 }

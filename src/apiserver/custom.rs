@@ -3,7 +3,8 @@
 use super::ApiResult;
 use super::transaction::Transaction;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS, Uncompiled};
-use crate::kinds::{Kind, KindRegistry, custom_resource_definition, expressions};
+use crate::kinds::shared::expressions;
+use crate::kinds::{Kind, KindRegistry, custom_resource_definition};
 use crate::object::{Key, Object, Reason, Status, condition};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::collections::{BTreeMap, BTreeSet};

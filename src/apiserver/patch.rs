@@ -9,8 +9,8 @@ use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, WriteReply, read};
 use crate::client::PatchFormat;
 use crate::go::fmt;
-use crate::kinds::merge_rules;
-use crate::kinds::read::is_text_type;
+use crate::kinds::catalogue::merge_rules;
+use crate::kinds::catalogue::read::is_text_type;
 use crate::kinds::{self, FieldErrors, FieldPath, Kind};
 use crate::object::patch::PatchError;
 use crate::object::{Key, Object, Reason, Resource, Status, merge, patch};
@@ -165,7 +165,7 @@ fn check_identity(kind: &Kind, new: &Object, old: &Object) -> ApiResult<()> {
             reason: "FieldValueInvalid",
             message: format!("Invalid value: {:?}: field is immutable", new.uid()),
         };
-        return Err(kinds::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
+        return Err(kinds::shared::field::invalid(kind.kind, kind.resource, old.name(), &[field]));
     }
     Ok(())
 }
@@ -183,7 +183,7 @@ fn patch_error(shown: &str, why: &str) -> Status {
     let mut errors = FieldErrors::default();
     errors.invalid_text(&FieldPath::root("patch"), &format!("{shown:?}"), why);
     // Kubernetes names neither kind nor object.
-    kinds::field::invalid("", Resource(""), "", &errors.0)
+    kinds::shared::field::invalid("", Resource(""), "", &errors.0)
 }
 
 /// Returns the words of the converter of strategic patches for Go's error about a value of the wrong type: it names types only.

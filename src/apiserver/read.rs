@@ -60,7 +60,7 @@ impl ListSelection {
     pub fn check(&self, kind: &Kind) -> ApiResult<()> {
         let Some(selector) = &self.fields else { return Ok(()) };
         for (field, _, _) in selector.requirements() {
-            if !kinds::selectable::is_selectable(kind, field) {
+            if !kinds::catalogue::selectable::is_selectable(kind, field) {
                 let message = format!("field label not supported: {field}");
                 return Err(Status::new(Reason::BadRequest, message));
             }

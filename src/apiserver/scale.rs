@@ -1,7 +1,8 @@
 //! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
 
 use super::ApiResult;
-use crate::kinds::{Kind, field};
+use crate::kinds::Kind;
+use crate::kinds::shared::field;
 use crate::object::selector::Selector;
 use crate::object::{Object, Reason, Resource, Status};
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 //! Start reading at [`WrittenBody::complaints`].
 
 use crate::kinds::Kind;
-use crate::kinds::read::UnknownField;
+use crate::kinds::catalogue::read::UnknownField;
 use crate::object::yaml::{DuplicateKey, YamlDocument};
 use serde_json::Value;
 

@@ -10,7 +10,8 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::scale::scale;
 use crate::apiserver::update::{UpdatePart, write_update};
 use crate::apiserver::{ApiResult, FieldValidation, Transaction, WriteOptions, WriteReply, read};
-use crate::kinds::{Kind, merge_rules};
+use crate::kinds::Kind;
+use crate::kinds::catalogue::merge_rules;
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ pub const MAX_NAME_LENGTH: usize = 253;
 
 /// The namespace that commands use without `--namespace`, as set by `config set-context`.
 pub fn default_namespace(state: &Path) -> String {
-    let kept = read(&namespace_path(state)).filter(|kept| kinds::names::label(kept).is_empty());
+    let kept = read(&namespace_path(state)).filter(|kept| kinds::shared::names::label(kept).is_empty());
     kept.unwrap_or_else(|| "default".to_owned())
 }
 

@@ -1,7 +1,7 @@
 //! Sources of data for config maps and secrets: literals, files, folders, env files.
 
 use crate::cli::{CliResult, Failure, input};
-use crate::kinds::data_keys::check_keys;
+use crate::kinds::shared::data_keys::check_keys;
 use crate::object::{io_error_text, names};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;

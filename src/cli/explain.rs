@@ -2,8 +2,8 @@
 
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
+use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
-use crate::kinds::schemas::KindSchemas;
 use crate::kinds::{Kind, KindRegistry};
 use crate::object::Key;
 use crate::show::escape;

@@ -3,7 +3,8 @@
 use super::dry_run::DryRun;
 use super::{CliResult, CommandContext, Failure, input};
 use crate::apiserver::FieldValidation;
-use crate::kinds::{Kind, manifest_folder};
+use crate::kinds::Kind;
+use crate::kinds::shared::manifest_folder;
 use crate::managed_fields::last_applied::with_last_applied;
 use crate::object::selector::Selector;
 use crate::object::{Object, io_error_text};

@@ -2,7 +2,7 @@
 //!
 //! Knows: the types of its fields. Never: checks values, which is the API server's work. Start reading at [`find_type_error`].
 
-use crate::kinds::typed::{self, DecodeError};
+use crate::kinds::catalogue::typed::{self, DecodeError};
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;

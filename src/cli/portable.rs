@@ -2,8 +2,9 @@
 //!
 //! Start reading at [`strip_server_fields`].
 
+use crate::kinds::Kind;
 use crate::kinds::persistent_volume::PROVISIONER_FINALIZER;
-use crate::kinds::{Kind, manifest_folder};
+use crate::kinds::shared::manifest_folder;
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::object::Object;
 use serde_json::Value;

@@ -6,7 +6,7 @@
 
 use super::files::Manifest;
 use crate::kinds::image::KIND;
-use crate::kinds::manifest_folder::{ANNOTATION as FOLDER, TEMPLATES};
+use crate::kinds::shared::manifest_folder::{ANNOTATION as FOLDER, TEMPLATES};
 use crate::object::Object;
 use serde_json::Value;
 

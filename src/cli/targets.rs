@@ -63,7 +63,7 @@ fn nearest_type(kinds: &KindRegistry, word: &str) -> String {
     let mut known: Vec<String> = kinds.iter().map(|kind| kind.resource.plural().to_owned()).collect();
     known.extend(kinds.iter().map(|kind| kind.singular()));
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let found = kinds::read::nearest(word, &known);
+    let found = kinds::catalogue::read::nearest(word, &known);
     found.map_or_else(String::new, |found| format!("\nhint: did you mean {found:?}?"))
 }
 
@@ -433,7 +433,7 @@ fn target_from_manifest(kinds: &KindRegistry, manifest: &Manifest, typed: bool) 
                 object.api_version(),
             )));
         }
-        None if is_named => kinds::unknown::kind(object.api_version(), object.kind()),
+        None if is_named => kinds::catalogue::unknown::kind(object.api_version(), object.kind()),
         _ => kind_of(kinds, manifest)?,
     };
     if object.name().is_empty() {
@@ -469,10 +469,10 @@ pub fn locate_for(context: &CommandContext, manifest: &Manifest, dry_run: DryRun
     check_type(manifest)?;
     let object = &manifest.object;
     let is_known = context.kinds().by_kind(object.api_version(), object.kind()).is_some();
-    if dry_run != DryRun::Client || is_known || !kinds::unknown::is_custom(object.api_version()) {
+    if dry_run != DryRun::Client || is_known || !kinds::catalogue::unknown::is_custom(object.api_version()) {
         return locate(context, manifest);
     }
-    let kind = kinds::unknown::kind(object.api_version(), object.kind());
+    let kind = kinds::catalogue::unknown::kind(object.api_version(), object.kind());
     Ok((kind, Key::new(kind.resource, object.namespace(), object.name())))
 }
 

@@ -4,9 +4,9 @@
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
 use super::status;
-use crate::kinds::default_class;
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
+use crate::kinds::shared::default_class;
 use crate::object::{Key, Object, Resource, time};
 use crate::world::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES,

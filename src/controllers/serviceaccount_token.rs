@@ -1,6 +1,6 @@
 //! Secrets with tokens of service accounts (type `kubernetes.io/service-account-token`): they get the token, and end with their account.
 
-use crate::kinds::token_claims::secret_claims;
+use crate::kinds::shared::token_claims::secret_claims;
 use crate::object::{Key, Object};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use base64::Engine;

@@ -1,6 +1,6 @@
 //! Removes the Secrets of bootstrap tokens whose time is over (`pkg/controller/bootstrap`, TokenCleaner).
 
-use crate::kinds::bootstrap_token::{NAME_PREFIX, NAMESPACE, SECRET_TYPE, expiration};
+use crate::kinds::shared::bootstrap_token::{NAME_PREFIX, NAMESPACE, SECRET_TYPE, expiration};
 use crate::object::Key;
 use crate::world::{Loop, Plan, Row, World};
 

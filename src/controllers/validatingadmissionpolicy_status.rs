@@ -5,8 +5,8 @@
 
 use super::status;
 use crate::cel::Decl;
-use crate::kinds::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
-use crate::kinds::schemas::KindSchemas;
+use crate::kinds::catalogue::schemas::KindSchemas;
+use crate::kinds::shared::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
 use crate::kinds::{Kind, custom};
 use crate::object::{Key, Object, Str, api_version};
 use crate::world::{Loop, Plan, Row, World};

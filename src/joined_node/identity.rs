@@ -203,7 +203,7 @@ pub fn with_key(config: &ServerConfig, key: TlsClientKey) -> ServerConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::certificate_request::CertificateRequest;
+    use crate::kinds::shared::certificate_request::CertificateRequest;
 
     #[test]
     fn request_names_the_node_and_its_addresses() {

@@ -5,7 +5,7 @@
 
 use super::references::{NeededToken, find_tokens};
 use crate::client::{ApiClient, ClientRequest};
-use crate::kinds::token_claims::ISSUER;
+use crate::kinds::shared::token_claims::ISSUER;
 use crate::object::{IgnorePoison, Object, Time, time};
 use serde_json::{Value, json};
 use std::collections::HashMap;

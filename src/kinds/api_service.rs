@@ -1,7 +1,9 @@
 //! APIService (apiregistration.k8s.io/v1).
 
+use super::catalogue::merge_rules;
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, names, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
 //! CertificateSigningRequest (certificates.k8s.io/v1).
 
-use super::certificate_request::{CertificateRequest, USAGES};
+use super::shared::certificate_request::{CertificateRequest, USAGES};
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use crate::object::Object;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

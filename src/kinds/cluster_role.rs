@@ -1,7 +1,8 @@
 //! ClusterRole (rbac.authorization.k8s.io/v1).
 
+use super::shared::{omit, rbac, selector};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, omit, rbac, selector};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
 /// The catalogue's entry.

@@ -1,7 +1,8 @@
 //! ConfigMap (core/v1).
 
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 /// The catalogue's entry.

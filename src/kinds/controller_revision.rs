@@ -1,7 +1,8 @@
 //! ControllerRevision (apps/v1): a former template of a StatefulSet or DaemonSet.
 
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 
 /// The catalogue's entry.

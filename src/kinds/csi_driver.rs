@@ -1,7 +1,9 @@
 //! CSIDriver (storage.k8s.io/v1).
 
+use super::catalogue::shapes;
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};

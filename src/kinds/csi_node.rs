@@ -1,7 +1,9 @@
 //! CSINode (storage.k8s.io/v1).
 
+use super::catalogue::{merge_rules, shapes};
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, names, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::CSINode;

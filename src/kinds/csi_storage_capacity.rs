@@ -1,7 +1,9 @@
 //! CSIStorageCapacity (storage.k8s.io/v1).
 
+use super::catalogue::shapes;
+use super::shared::{amount, names, omit, selector};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, names, omit, selector, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::CSIStorageCapacity;
 use serde_json::json;

@@ -1,10 +1,12 @@
 //! DaemonSet (apps/v1).
 
-use super::omit::default_text;
+use super::catalogue::{merge_rules, shapes, typed};
 use super::pod::defaults;
 use super::pod::spec::check_template;
+use super::shared::omit::default_text;
+use super::shared::{amount, omit, selector, workload};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, selector, shapes, typed, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::{Object, Selector};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -1,10 +1,12 @@
 //! Deployment (apps/v1).
 
-use super::omit::default_text;
+use super::catalogue::{merge_rules, shapes, typed};
 use super::pod::defaults;
+use super::shared::omit::default_text;
+use super::shared::workload::{self, Workload};
+use super::shared::{amount, omit};
 use super::view;
-use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, amount, merge_rules, omit, shapes, typed};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};

@@ -1,8 +1,9 @@
 //! DeviceClass (resource.k8s.io/v1).
 
 use super::device::{MAX_ITEMS, check_configuration, check_items, check_selectors};
+use super::shared::{omit, resource_names};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::resource::v1::{DeviceClass, DeviceClassConfiguration};
 
 /// The catalogue's entry.

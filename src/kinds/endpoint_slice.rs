@@ -1,8 +1,10 @@
 //! EndpointSlice (discovery.k8s.io/v1).
 
-use super::address;
+use super::catalogue::typed;
+use super::shared::address;
+use super::shared::{names, omit};
 use super::view;
-use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, names, omit, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use serde_json::Value;
 use std::collections::BTreeSet;

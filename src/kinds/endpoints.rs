@@ -1,8 +1,9 @@
 //! Endpoints (core/v1), the predecessors of EndpointSlices.
 
-use super::address::{self, LoopbackRule};
+use super::shared::address::{self, LoopbackRule};
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, Endpoints};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 

@@ -1,7 +1,9 @@
 //! FlowSchema (flowcontrol.apiserver.k8s.io/v1). Without effect, but for its condition Dangling: the API server has no fair queuing by it.
 
+use super::catalogue::merge_rules;
+use super::shared::{flow_control, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, merge_rules, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
 use serde_json::json;

@@ -1,7 +1,9 @@
 //! Ingress (networking.k8s.io/v1).
 
+use super::catalogue::{shapes, typed};
+use super::shared::{load_balancer, names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, load_balancer, names, omit, shapes, typed};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::networking::v1::{

@@ -1,7 +1,8 @@
 //! IngressClass (networking.k8s.io/v1).
 
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::networking::v1::IngressClass;
 
 const MAX_CONTROLLER_BYTES: usize = 250;

@@ -1,7 +1,8 @@
 //! IPAddress (networking.k8s.io/v1).
 
+use super::shared::{address, names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, address, names, omit};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use k8s_openapi::api::networking::v1::IPAddress;
 
 /// The catalogue's entry.

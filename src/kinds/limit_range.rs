@@ -1,8 +1,9 @@
 //! LimitRange (core/v1).
 
-use super::amount::{self, quantity};
+use super::shared::amount::{self, quantity};
+use super::shared::{names, omit, resource_names};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, resource_names};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::core::v1::{LimitRange, LimitRangeItem};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,50 +3,19 @@
 //! Defines a kind's names and scope ([`Kind`]), its typed form (the types of `k8s-openapi`), defaults, checks, columns
 //! and description. Never: does I/O; a kind's functions map values to values. Start reading at [`ALL`]; a new kind
 //! needs one new file, its `mod`, and one line there.
+//!
+//! Rules that several kinds share are in [`shared`], functions that work for every kind in [`catalogue`], custom resources in [`custom`],
+//! columns and descriptions in [`view`].
 
-pub mod address;
-mod admission_policy;
-pub mod amount;
-pub mod bootstrap_token;
-pub mod certificate_conditions;
-pub mod certificate_request;
-mod conditions;
+pub mod catalogue;
 pub mod custom;
-pub mod default_class;
 pub mod device;
-pub mod field;
-mod flow_control;
-pub mod go;
-mod key_pair;
-mod load_balancer;
-pub mod manifest_folder;
-pub mod merge_rules;
-pub mod metadata;
-pub mod names;
-mod node_labels;
-pub mod omit;
-pub mod probe_handler;
-pub mod process_ids;
-pub mod rbac;
-pub mod read;
-pub mod registry;
-pub mod resource_amounts;
-pub mod resource_names;
-pub mod selectable;
-pub mod selector;
-pub mod shapes;
+pub mod shared;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
-pub mod token_claims;
-pub mod typed;
-pub mod unknown;
-pub mod version_priority;
 pub mod view;
-pub mod webhook;
-mod webhook_rule;
-pub mod workload;
 
 pub mod api_service;
 pub mod certificate_signing_request;
@@ -60,13 +29,11 @@ pub mod csi_node;
 pub mod csi_storage_capacity;
 pub mod custom_resource_definition;
 pub mod daemon_set;
-pub mod data_keys;
 pub mod deployment;
 pub mod device_class;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
-pub mod expressions;
 pub mod flow_schema;
 pub mod horizontal_pod_autoscaler;
 pub mod image;
@@ -87,7 +54,6 @@ pub mod persistent_volume_claim;
 pub mod pod;
 pub mod pod_disruption_budget;
 pub mod pod_template;
-pub mod policy_programs;
 pub mod priority_class;
 pub mod priority_level_configuration;
 pub mod replica_set;
@@ -99,7 +65,6 @@ pub mod resource_slice;
 pub mod role;
 pub mod role_binding;
 pub mod runtime_class;
-pub mod schemas;
 pub mod secret;
 pub mod service;
 pub mod service_account;
@@ -111,15 +76,14 @@ pub mod validating_admission_policy_binding;
 pub mod validating_webhook_configuration;
 pub mod volume_attachment;
 pub mod volume_attributes_class;
-mod volume_source;
 
-pub use field::{FieldError, FieldErrors, FieldPath, NameRule};
-pub use metadata::validate_metadata;
-pub use read::UnknownField;
-pub use registry::KindRegistry;
-pub use selectable::selectable;
-pub use typed::{DecodeError, Typed};
-pub use version_priority::version_priority;
+pub use catalogue::read::UnknownField;
+pub use catalogue::registry::KindRegistry;
+pub use catalogue::selectable::selectable;
+pub use catalogue::typed::{DecodeError, Typed};
+pub use catalogue::version_priority::version_priority;
+pub use shared::field::{FieldError, FieldErrors, FieldPath, NameRule};
+pub use shared::metadata::validate_metadata;
 
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::StructShape;
@@ -163,7 +127,7 @@ pub struct Kind {
     /// Whether PUT may create it.
     pub create_on_update: bool,
     /// Syntax of the kind's names.
-    pub name_rule: field::NameRule,
+    pub name_rule: shared::field::NameRule,
     /// Warning for every request, when the kind is deprecated.
     pub deprecated: Option<&'static str>,
     /// Returns warnings about a valid object.
@@ -218,7 +182,7 @@ impl Kind {
         scale_paths: None,
         unconditional_update: false,
         create_on_update: false,
-        name_rule: field::NameRule::Subdomain,
+        name_rule: shared::field::NameRule::Subdomain,
         deprecated: None,
         warnings: |_| Vec::new(),
         normalize: |body, _| Ok(body.clone()),
@@ -229,8 +193,8 @@ impl Kind {
         validate_status: |_, _| Vec::new(),
         custom: None,
         view: &view::generic::VIEW,
-        merge_rules: &merge_rules::OBJECT,
-        shape: &shapes::OBJECT,
+        merge_rules: &catalogue::merge_rules::OBJECT,
+        shape: &catalogue::shapes::OBJECT,
         returns_deleted: false,
         orphans_dependents: false,
         status_metadata: &[],
@@ -252,9 +216,9 @@ impl Kind {
             status: true,
             unconditional_update: true,
             warnings: pod::warnings::warn_about_template,
-            normalize: typed::normalize::<T>,
+            normalize: catalogue::typed::normalize::<T>,
             prepare: T::prepare,
-            validate: typed::validate::<T>,
+            validate: catalogue::typed::validate::<T>,
             view,
             status_metadata: &["annotations", "finalizers", "ownerReferences", "labels"],
             ..Kind::UNTYPED

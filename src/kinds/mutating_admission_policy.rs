@@ -1,9 +1,10 @@
 //! MutatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
-use super::admission_policy::{self, AdmissionPolicy, check_one_of};
-use super::policy_programs::{PolicyCheck, Wanted};
+use super::shared::admission_policy::{self, AdmissionPolicy, check_one_of};
+use super::shared::policy_programs::{PolicyCheck, Wanted};
+use super::shared::{omit, webhook};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, Mutation};
 
 /// The catalogue's entry.

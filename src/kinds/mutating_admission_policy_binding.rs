@@ -1,8 +1,9 @@
 //! MutatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
 
 use super::mutating_admission_policy::OPERATIONS;
+use super::shared::{admission_policy, omit, webhook};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, admission_policy, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::admissionregistration::v1::MutatingAdmissionPolicyBinding;
 
 /// The catalogue's entry.

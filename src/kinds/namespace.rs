@@ -1,7 +1,9 @@
 //! Namespace (core/v1).
 
+use super::catalogue::{merge_rules, typed};
+use super::shared::{metadata, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, merge_rules, metadata, omit, typed};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus};
 use serde_json::{Value, json};

@@ -1,8 +1,10 @@
 //! NetworkPolicy (networking.k8s.io/v1).
 
-use super::address::{self, check_protocol};
+use super::catalogue::shapes;
+use super::shared::address::{self, check_protocol};
+use super::shared::{names, omit, selector};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, selector, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::networking::v1::{IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

@@ -1,10 +1,10 @@
 //! Node (core/v1).
 
-use super::go::{self, GoField, GoShape};
+use super::catalogue::{merge_rules, shapes, typed};
+use super::shared::go::{self, GoField, GoShape};
+use super::shared::{address, names, omit};
 use super::view;
-use super::{
-    DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField, address, merge_rules, names, omit, shapes, typed,
-};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, Typed, UnknownField};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;

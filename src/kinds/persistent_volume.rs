@@ -1,12 +1,11 @@
 //! PersistentVolume (core/v1).
 
-use super::amount::{self, quantity};
+use super::catalogue::shapes;
+use super::shared::amount::{self, quantity};
+use super::shared::volume_source::{DEAD_VOLUMES, check_access_modes, check_host_path_type, check_volume_mode};
+use super::shared::{names, node_labels, omit, selector, volume_source};
 use super::view;
-use super::volume_source::{DEAD_VOLUMES, check_access_modes, check_host_path_type, check_volume_mode};
-use super::{
-    FieldErrors, FieldPath, Kind, Typed, csi_driver, names, node_labels, omit, persistent_volume_claim, selector,
-    shapes, volume_source,
-};
+use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, persistent_volume_claim};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Time, time};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeSpec};

@@ -1,10 +1,12 @@
 //! PersistentVolumeClaim (core/v1).
 
-use super::amount::{self, quantity};
-use super::go::{self, GoField, GoShape};
+use super::catalogue::{merge_rules, shapes};
+use super::shared::amount::{self, quantity};
+use super::shared::go::{self, GoField, GoShape};
+use super::shared::volume_source::{check_access_modes, check_volume_mode};
+use super::shared::{metadata, names, omit, selector};
 use super::view;
-use super::volume_source::{check_access_modes, check_volume_mode};
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, metadata, names, omit, selector, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};

@@ -1,10 +1,10 @@
 //! PodDisruptionBudget (policy/v1).
 
-use super::go::{self, GoField, GoShape};
+use super::catalogue::{merge_rules, shapes, typed};
+use super::shared::go::{self, GoField, GoShape};
+use super::shared::{amount, conditions, omit, selector, workload};
 use super::view;
-use super::{
-    FieldErrors, FieldPath, Kind, Typed, amount, conditions, merge_rules, omit, selector, shapes, typed, workload,
-};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;

@@ -1,9 +1,11 @@
 //! PodTemplate (core/v1).
 
+use super::catalogue::{merge_rules, shapes};
 use super::pod::defaults;
 use super::pod::spec::check_template;
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::core::v1::PodTemplate;
 
 /// The catalogue's entry.

@@ -1,7 +1,8 @@
 //! PriorityClass (scheduling.k8s.io/v1).
 
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
 /// The catalogue's entry.

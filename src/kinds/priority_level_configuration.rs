@@ -1,8 +1,10 @@
 //! PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1). Stored without effect: kloop's API server has no fair
 //! queuing.
 
+use super::catalogue::merge_rules;
+use super::shared::{flow_control, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, flow_control, merge_rules, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration;
 use serde_json::json;

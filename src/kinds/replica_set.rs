@@ -1,9 +1,11 @@
 //! ReplicaSet (apps/v1).
 
+use super::catalogue::{merge_rules, shapes, typed};
 use super::pod::defaults;
+use super::shared::omit;
+use super::shared::workload::{self, Workload};
 use super::view;
-use super::workload::{self, Workload};
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::PodTemplateSpec;

@@ -1,9 +1,11 @@
 //! ReplicationController (core/v1).
 
+use super::catalogue::{merge_rules, shapes, typed};
 use super::pod::defaults;
 use super::pod::spec::check_template;
+use super::shared::{omit, workload};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Selector};
 use k8s_openapi::api::core::v1::ReplicationController;

@@ -1,9 +1,11 @@
 //! ResourceClaim (resource.k8s.io/v1).
 
+use super::catalogue::{merge_rules, shapes, typed};
 use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, device, merge_rules, omit, shapes, typed};
+use super::{FieldErrors, FieldPath, Kind, Typed, device};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;
@@ -80,7 +82,7 @@ fn check_status(new: &ResourceClaim, old: &ResourceClaim, errors: &mut FieldErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
+    use crate::kinds::catalogue::typed;
     use serde_json::Value;
 
     fn normal(devices: Value, status: Value) -> Object {

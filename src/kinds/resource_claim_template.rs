@@ -1,8 +1,10 @@
 //! ResourceClaimTemplate (resource.k8s.io/v1).
 
+use super::catalogue::shapes;
 use super::device::claim;
+use super::shared::{metadata, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, device, metadata, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, device};
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 

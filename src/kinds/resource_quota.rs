@@ -1,9 +1,11 @@
 //! ResourceQuota (core/v1).
 
-use super::amount::{self, quantity};
-use super::go::{self, GoField, GoShape};
+use super::catalogue::{shapes, typed};
+use super::shared::amount::{self, quantity};
+use super::shared::go::{self, GoField, GoShape};
+use super::shared::{omit, resource_names};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, omit, resource_names, shapes, typed};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};

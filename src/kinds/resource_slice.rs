@@ -1,9 +1,11 @@
 //! ResourceSlice (resource.k8s.io/v1).
 
+use super::catalogue::shapes;
 use super::device::offer::{self, DeviceNodeFields};
 use super::device::{check_pool, warn_about_offer};
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Time, time};
 use k8s_openapi::api::resource::v1::ResourceSlice;

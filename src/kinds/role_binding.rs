@@ -1,7 +1,8 @@
 //! RoleBinding (rbac.authorization.k8s.io/v1).
 
+use super::shared::{omit, rbac};
 use super::view;
-use super::{FieldErrors, Kind, NameRule, Typed, omit, rbac};
+use super::{FieldErrors, Kind, NameRule, Typed};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
 /// The catalogue's entry.

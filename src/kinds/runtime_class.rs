@@ -1,8 +1,10 @@
 //! RuntimeClass (node.k8s.io/v1).
 
+use super::catalogue::shapes;
 use super::pod::{resources, scheduling};
+use super::shared::{metadata, names, node_labels, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, metadata, names, node_labels, omit, shapes};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::node::v1::RuntimeClass;

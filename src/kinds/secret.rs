@@ -1,8 +1,9 @@
 //! Secret (core/v1).
 
 use super::config_map::{MAX_BYTES, frozen};
+use super::shared::{key_pair, names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, key_pair, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::go::json_syntax;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;

@@ -1,7 +1,9 @@
 //! ServiceAccount (core/v1).
 
+use super::catalogue::{merge_rules, shapes};
+use super::shared::omit;
 use super::view;
-use super::{FieldErrors, Kind, Typed, merge_rules, omit, shapes};
+use super::{FieldErrors, Kind, Typed};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use crate::object::struct_shape::StructShape;

@@ -1,7 +1,9 @@
 //! ServiceCIDR (networking.k8s.io/v1).
 
+use super::catalogue::merge_rules;
+use super::shared::{address, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, address, merge_rules, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use serde_json::json;

@@ -1,13 +1,13 @@
 //! StatefulSet (apps/v1).
 
-use super::omit::default_text;
+use super::catalogue::{merge_rules, shapes, typed};
 use super::persistent_volume_claim::{check_spec, default_spec};
 use super::pod::defaults;
+use super::shared::omit::default_text;
+use super::shared::workload::{self, Workload};
+use super::shared::{amount, names, omit, selector};
 use super::view;
-use super::workload::{self, Workload};
-use super::{
-    FieldErrors, FieldPath, Kind, NameRule, Typed, amount, merge_rules, names, omit, pod, selector, shapes, typed,
-};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, pod};
 use crate::object::Object;
 use k8s_openapi::api::apps::v1::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetSpec, StatefulSetUpdateStrategy,
@@ -239,7 +239,7 @@ fn claim(claim: &mut PersistentVolumeClaim) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::typed;
+    use crate::kinds::catalogue::typed;
 
     #[test]
     fn fields_that_the_controller_sets_are_not_checked() {

@@ -1,8 +1,9 @@
 //! StorageClass (storage.k8s.io/v1).
 
-use super::field::MAX_ERRORS;
+use super::shared::field::MAX_ERRORS;
+use super::shared::{names, node_labels, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, node_labels, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;

@@ -1,6 +1,6 @@
 //! Checks of objects, for the tests of kinds.
 
-use super::typed::{self, Typed};
+use super::catalogue::typed::{self, Typed};
 use super::{FieldError, by_kind, validate_metadata};
 use crate::object::Object;
 use serde_json::{Value, json};

@@ -1,9 +1,10 @@
 //! ValidatingAdmissionPolicy (admissionregistration.k8s.io/v1).
 
-use super::admission_policy::{self, AdmissionPolicy};
-use super::policy_programs::{PolicyCheck, Wanted};
+use super::shared::admission_policy::{self, AdmissionPolicy};
+use super::shared::policy_programs::{PolicyCheck, Wanted};
+use super::shared::{names, omit, webhook};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::object::Object;
 use k8s_openapi::api::admissionregistration::v1::{self as api, ValidatingAdmissionPolicy};
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! ValidatingAdmissionPolicyBinding (admissionregistration.k8s.io/v1).
 
+use super::shared::{admission_policy, omit, webhook};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, admission_policy, omit, webhook};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use serde_json::json;
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
 //! ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1).
 
-use super::{FieldErrors, FieldPath, webhook};
+use super::shared::webhook;
+use super::{FieldErrors, FieldPath};
 use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhook, ValidatingWebhookConfiguration};
 
 webhook::configuration!(

@@ -1,7 +1,8 @@
 //! VolumeAttachment (storage.k8s.io/v1).
 
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed, csi_driver};
 use crate::object::Object;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use serde_json::json;

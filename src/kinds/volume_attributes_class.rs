@@ -1,7 +1,8 @@
 //! VolumeAttributesClass (storage.k8s.io/v1).
 
+use super::shared::{names, omit};
 use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed, names, omit};
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
 /// The catalogue's entry.

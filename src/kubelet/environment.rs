@@ -3,7 +3,7 @@
 use super::command::Variables;
 use super::fields;
 use super::pod::{LocalPod, PodContainer};
-use crate::kinds::data_keys::decode_value;
+use crate::kinds::shared::data_keys::decode_value;
 use crate::object::Object;
 use crate::world::Row;
 use crate::world::start::FileKey;

@@ -7,7 +7,7 @@
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, LocalPod, PodContainer, hook_of_kind};
 use super::{probes, termination};
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{ContainerFacts, Plan, ProbeKind};

@@ -6,8 +6,8 @@
 use super::command::{MAX_START_BYTES, Variables};
 use super::pod::{LocalPod, PodContainer};
 use super::{image_sources, is_ours};
+use crate::kinds::catalogue::typed;
 use crate::kinds::image::{Image, ImageSpec, RESOURCE, pattern, recipe};
-use crate::kinds::typed;
 use crate::object::{Key, Object, Str};
 use crate::world::start::{BuildCommand, StartImage};
 use crate::world::{Row, Start, World};
@@ -28,7 +28,7 @@ pub struct ImageSettings {
 }
 
 /// The annotation by which `apply` records the manifest's folder.
-pub const MANIFEST_DIR: &str = crate::kinds::manifest_folder::ANNOTATION;
+pub const MANIFEST_DIR: &str = crate::kinds::shared::manifest_folder::ANNOTATION;
 
 /// The Image object for an image, or else its recipe, if there is one.
 pub fn find_settings(world: &World, image: &str) -> Option<ImageSettings> {

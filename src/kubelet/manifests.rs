@@ -4,7 +4,8 @@
 
 use super::image::MANIFEST_DIR;
 use crate::kinds::pod::api_references::find_api_reference;
-use crate::kinds::{Kind, field, metadata, pod};
+use crate::kinds::shared::{field, metadata};
+use crate::kinds::{Kind, pod};
 use crate::object::{Key, Object, yaml};
 use crate::world::StaticPod;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! and the processes go on. A mirror whose manifest has changed or is gone ends like any deleted pod.
 
 use super::termination::remove;
-use crate::kinds::process_ids;
+use crate::kinds::shared::process_ids;
 use crate::object::{Key, MIRROR, Object, Str, time};
 use crate::world::{NodeFacts, Plan, Propagation, Row, StaticPod, World, WriteVerb};
 use serde_json::json;

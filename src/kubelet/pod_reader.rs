@@ -3,8 +3,8 @@
 use super::command::MAX_START_BYTES;
 use super::pod::{ContainerRole, LocalPod, PodContainer, resolve};
 use super::{hooks, simulated_pod};
+use crate::kinds::catalogue::typed;
 use crate::kinds::pod::{ephemeral::as_container, facts::is_sidecar};
-use crate::kinds::typed;
 use crate::object::sparse::FieldMask;
 use crate::object::{Object, sparse};
 use crate::world::{NodeFacts, PodFacts, Row, World};

@@ -6,7 +6,7 @@
 
 use super::actions::ContainerAction;
 use super::pod::{AttemptState, LocalPod, PodContainer};
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::Time;
 use crate::object::time::Shift;
 use crate::world::{Effect, EventType, Memory, Plan, PlannedEvent, ProbeFacts, ProbeKind, ProbeResult, ProbeRun};

@@ -4,7 +4,7 @@ use super::actions::PodActions;
 use super::pod::{ContainerRole, LocalPod, api_time};
 use super::{address, conditions, container_status, deadlines, eviction, phase};
 use crate::kinds::pod::qos_class;
-use crate::kinds::process_ids;
+use crate::kinds::shared::process_ids;
 use crate::world::{ContainerState, Plan, WriteVerb};
 use k8s_openapi::api::core::v1::{HostIP, PodIP, PodStatus};
 use serde_json::Value;

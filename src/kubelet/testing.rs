@@ -2,8 +2,8 @@
 //! repeats reports. It has its own clock.
 
 use super::LOOP;
-use crate::kinds::probe_handler::ProbeHandler;
-use crate::kinds::process_ids;
+use crate::kinds::shared::probe_handler::ProbeHandler;
+use crate::kinds::shared::process_ids;
 use crate::object::{Key, Object, Resource, Str, Time};
 use crate::runtime::Host;
 use crate::runtime::simulated::SimulatedMachine;

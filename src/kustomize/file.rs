@@ -2,8 +2,8 @@
 
 use super::BuildResult;
 use super::root::FileText;
-use crate::kinds::read::UnknownField;
-use crate::kinds::typed::{self, DecodeError};
+use crate::kinds::catalogue::read::UnknownField;
+use crate::kinds::catalogue::typed::{self, DecodeError};
 use crate::object::io_error_text;
 use crate::object::yaml::{self, BooleanWords, DuplicateKey, YamlDocument};
 use serde::Deserialize;

@@ -5,7 +5,7 @@ use super::BuildResult;
 use super::file::{GeneratorEntry, GeneratorOptions};
 use super::resource::{BuildResource, BuildResources, ORIGIN, Origin};
 use super::root::{FileAccess, KustomizationRoot};
-use crate::kinds::data_keys::check_keys;
+use crate::kinds::shared::data_keys::check_keys;
 use crate::object::Object;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

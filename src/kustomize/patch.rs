@@ -8,7 +8,7 @@ use super::resource::{BuildResource, BuildResources};
 use super::root::{FileAccess, FileText, KustomizationRoot};
 use super::target::TargetPattern;
 use crate::go::json::to_json;
-use crate::kinds::merge_rules;
+use crate::kinds::catalogue::merge_rules;
 use crate::object::{Object, merge, patch};
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use super::path;
 use super::resource::BuildResource;
 use super::root::{FileAccess, KustomizationRoot};
 use super::target::TargetPattern;
-use crate::kinds::typed;
+use crate::kinds::catalogue::typed;
 use crate::object::scalar_text;
 use crate::object::yaml::MAX_BYTES;
 use serde_json::Value;

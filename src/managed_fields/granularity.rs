@@ -3,7 +3,8 @@
 //! Built-in kinds carry tables by type (`Kind::shape`), custom resources their schemas. Strategic merge patches have
 //! different keys (`Kind::merge_rules`).
 
-use crate::kinds::{Kind, shapes};
+use crate::kinds::Kind;
+use crate::kinds::catalogue::shapes;
 use crate::object::Object;
 use crate::object::struct_shape::{FieldForm, FieldShape, in_place, map};
 use serde_json::Value;

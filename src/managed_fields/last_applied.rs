@@ -1,7 +1,8 @@
 //! The annotation with the manifest that kubectl applied last, from which it finds removed fields.
 
 use crate::go::json::to_json;
-use crate::kinds::{Kind, manifest_folder};
+use crate::kinds::Kind;
+use crate::kinds::shared::manifest_folder;
 use crate::object::Object;
 use serde_json::{Value, json};
 

@@ -3,7 +3,8 @@
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, ApiResult, WriteOptions, create};
 use crate::controllers::node_lifecycle::report;
-use crate::kinds::{self, resource_names};
+use crate::kinds::shared::resource_names;
+use crate::kinds::{self};
 use crate::network::LINKS_CONDITION;
 use crate::object::{Key, Object, Resource, Status, Str, Time};
 use crate::runtime::capacity::MachineCapacity;

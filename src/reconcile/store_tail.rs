@@ -3,7 +3,7 @@
 use super::queue::{Fault, Item, WorkQueue};
 use crate::apiserver;
 use crate::kinds::custom::{self, DEFINITIONS};
-use crate::kinds::expressions;
+use crate::kinds::shared::expressions;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;

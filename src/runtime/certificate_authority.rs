@@ -2,7 +2,7 @@
 //!
 //! Knows: the authority's key, which the cluster's state keeps. Never: decides who may have a certificate.
 
-use crate::kinds::certificate_request::{CertificateRequest, NameCounts, Subject};
+use crate::kinds::shared::certificate_request::{CertificateRequest, NameCounts, Subject};
 use crate::object::Time;
 use crate::world::CertificateOrder;
 use anyhow::{Context, Result, anyhow, bail};

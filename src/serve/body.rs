@@ -6,7 +6,8 @@ use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use crate::apiserver::{FieldValidation, WrittenBody};
 use crate::go::json_syntax;
-use crate::kinds::{self, FieldErrors, FieldPath, field};
+use crate::kinds::shared::field;
+use crate::kinds::{self, FieldErrors, FieldPath};
 use crate::object::patch::is_deeper_than;
 use crate::object::yaml::DuplicateKey;
 use crate::object::{Object, Reason, Status, format_hex, yaml};
@@ -50,7 +51,7 @@ pub fn typed<T: DeserializeOwned>(request: &ApiRequest, (api_version, kind): (&s
 pub fn check_type<T: DeserializeOwned>(body: &Value, (api_version, kind): (&str, &str)) -> ServeResult<()> {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let refuse = |error| format!("{kind} in version {version:?} cannot be handled as a {kind}: {error}");
-    kinds::typed::read::<T>(body, &mut |_| {}).map(drop).map_err(|error| Status::bad_request(refuse(error)))
+    kinds::catalogue::typed::read::<T>(body, &mut |_| {}).map(drop).map_err(|error| Status::bad_request(refuse(error)))
 }
 
 /// Reads a body of any kind: JSON, YAML, or protobuf of a built-in kind; `None` for all others.

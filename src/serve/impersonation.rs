@@ -10,7 +10,7 @@ use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_acc
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::{ADMINISTRATORS, NODES, User, service_account};
 use crate::apiserver::{Api, ApiResult};
-use crate::kinds::names;
+use crate::kinds::shared::names;
 use crate::object::Status;
 use std::collections::BTreeMap;
 use std::sync::Arc;

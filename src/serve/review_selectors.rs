@@ -1,6 +1,7 @@
 //! Checks of the selectors in access reviews (`ValidateSubjectAccessReviewSpec`).
 
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::Value;
 
 /// Checks the field selector and the label selector of a review's attributes.

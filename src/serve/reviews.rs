@@ -15,7 +15,7 @@ use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResou
 use crate::apiserver::tokens::authenticate::authenticate;
 use crate::apiserver::tokens::keys::ClusterKeys;
 use crate::apiserver::user::User;
-use crate::kinds::field::invalid;
+use crate::kinds::shared::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Reason, Resource, Status};
 use crate::world::access::index::join_errors;

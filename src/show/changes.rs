@@ -3,7 +3,7 @@
 //! Lists of maps are compared by the field that names their items, so that `containers[web].image` stays the same field when
 //! an item before it is removed. Start reading at [`field_changes`].
 
-use crate::kinds::manifest_folder;
+use crate::kinds::shared::manifest_folder;
 use crate::object::scalar_text;
 use serde_json::{Map, Value};
 

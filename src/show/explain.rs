@@ -3,7 +3,7 @@
 //! Start reading at [`explain`]. Schemas of built-in and custom kinds are treated alike.
 
 use super::wrap::wrap;
-use crate::kinds::schemas::KindSchemas;
+use crate::kinds::catalogue::schemas::KindSchemas;
 use serde_json::Value;
 
 /// Width of wrapped descriptions, so that they fit into 80 columns with their margin.

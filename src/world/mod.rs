@@ -76,7 +76,7 @@ pub use topology_counts::{CountedPods, TopologyCounts, TopologyDomains};
 pub use workload::{ReplicaStatus, WorkloadFields};
 
 use crate::kinds::KindRegistry;
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Key, Resource, Str, Time};
 use hashbrown::HashMap;
 use jiff::SignedDuration;

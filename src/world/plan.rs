@@ -9,7 +9,7 @@ use super::pod_term::PodTerm;
 use super::policy::NetworkPolicyRules;
 use super::start::{Start, StartImage};
 use super::volume::Volume;
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::{Key, Object, Str, Time};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -71,7 +71,7 @@ const CLAIMS: &[Claim] = &[
     (
         "kinds/names",
         "knows the field of a text",
-        &["crate::kinds::field::FieldErrors", "crate::kinds::field::FieldPath"],
+        &["crate::kinds::shared::field::FieldErrors", "crate::kinds::shared::field::FieldPath"],
     ),
     ("kinds/token_claims", "signs anything", &["ring", "jsonwebtoken"]),
     ("kinds/image", "looks for a program", &[FILES, RUNTIME]),

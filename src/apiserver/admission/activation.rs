@@ -13,7 +13,7 @@ use crate::apiserver::user::User;
 use crate::cel::foreign::authorizer::{AccessQuestion, Authorize, Decision};
 use crate::cel::library::authorizer;
 use crate::cel::{CALL_LIMIT, CONDITIONS_BUDGET, Context, EvalError, Value};
-use crate::kinds::policy_programs::{Expression, NAMESPACE, REQUEST};
+use crate::kinds::shared::policy_programs::{Expression, NAMESPACE, REQUEST};
 use crate::object::{Key, Object, Resource};
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, authorize};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::ADMINISTRATORS;
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Object, Status};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

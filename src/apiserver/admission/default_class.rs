@@ -3,7 +3,7 @@
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::kinds::default_class;
+use crate::kinds::shared::default_class;
 use crate::object::Resource;
 
 /// A resource whose objects get a default class.

@@ -3,7 +3,7 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::kinds::field::invalid;
+use crate::kinds::shared::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Key, Object, Resource};
 use crate::world::devices::{CLAIMS, TEMPLATES};

@@ -3,7 +3,7 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
-use crate::kinds::resource_amounts::{read_amounts, sum_resources};
+use crate::kinds::shared::resource_amounts::{read_amounts, sum_resources};
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Resource, Status};
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use crate::apiserver::rules::pod_security::{
 };
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::FieldErrors;
-use crate::kinds::field::invalid;
+use crate::kinds::shared::field::invalid;
 use crate::object::{Key, Object, Resource, Status};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};

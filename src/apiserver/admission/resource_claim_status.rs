@@ -10,7 +10,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, authorize, refusal};
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
-use crate::kinds::field::invalid;
+use crate::kinds::shared::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Object, Resource};
 use crate::world::devices::CLAIMS;

@@ -1,8 +1,9 @@
 //! `/resize` of a pod: changes the resources of its containers.
 
 use super::{ApiResult, ObjectPart};
+use crate::kinds::Kind;
 use crate::kinds::pod::resize;
-use crate::kinds::{Kind, field};
+use crate::kinds::shared::field;
 use crate::object::Object;
 
 /// Resources of a pod's containers.

@@ -1,6 +1,7 @@
 //! The form of a field manager's name (`apimachinery/pkg/apis/meta/v1/validation`: `ValidateFieldManager`).
 
-use crate::kinds::{FieldErrors, FieldPath, field};
+use crate::kinds::shared::field;
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::{Resource, Status};
 
 /// The longest name, in bytes.

@@ -7,7 +7,7 @@ use super::read_texts;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
-use crate::kinds::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name};
+use crate::kinds::shared::token_claims::{ISSUER, SECRET_ISSUER, secret_claim, user_name};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource};
 use crate::runtime::token_signer::TokenError;

@@ -7,7 +7,7 @@ use super::authenticate::TokenUser;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
-use crate::kinds::bootstrap_token::{NAME_PREFIX, NAMESPACE, SECRET_TYPE, expiration, field};
+use crate::kinds::shared::bootstrap_token::{NAME_PREFIX, NAMESPACE, SECRET_TYPE, expiration, field};
 use crate::object::{Key, Resource};
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use super::authorization::{AccessRequest, AccessedResource, authorize};
 use super::transaction::Transaction;
 use super::{ApiResult, WriteOptions, read::exact};
 use crate::kinds::service_account;
-use crate::kinds::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
+use crate::kinds::shared::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Reason, Resource, Status, time};

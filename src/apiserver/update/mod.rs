@@ -14,7 +14,8 @@ use super::transaction::{PodStatusChange, Transaction};
 use super::{ApiResult, WriteOptions, WriteReply, delete};
 use super::{conversion, custom};
 use crate::kinds::custom::DEFINITIONS;
-use crate::kinds::{self, Kind, custom_resource_definition, process_ids};
+use crate::kinds::shared::process_ids;
+use crate::kinds::{self, Kind, custom_resource_definition};
 use crate::managed_fields::{self, FieldManager};
 use crate::object::edit::{self, TextEdit, ValueChange};
 use crate::object::{Key, Object, Reason, Status, Time};
@@ -216,7 +217,7 @@ fn update_status(
         None => drop(object.unset(&["status"])),
     }
     let mut object = admitted_part(txn, target, object, &old, &mut warnings, with_status)?;
-    let mut errors = kinds::metadata::validate_metadata(&object, Some(&old), kind);
+    let mut errors = kinds::shared::metadata::validate_metadata(&object, Some(&old), kind);
     errors.extend((kind.validate_status)(&object, &old));
     refuse(kind, &object, &errors)?;
     managed_fields::update::record_update(kind, &old, &mut object, manager.as_ref(), txn.now());
@@ -518,7 +519,7 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
             message: "Invalid value: 0: must be specified for an update".into(),
         };
         // The storage does not know the kind.
-        return Err(crate::kinds::field::invalid(kind.resource.plural(), kind.resource, old.name(), &[field]));
+        return Err(crate::kinds::shared::field::invalid(kind.resource.plural(), kind.resource, old.name(), &[field]));
     }
     if !version.is_empty() && version != "0" && Some(version) != old.text(&["metadata", "resourceVersion"]) {
         return Err(Status::modified(kind.resource, old.name()));

@@ -6,7 +6,8 @@ use super::UpdatePart;
 use crate::apiserver::ApiResult;
 use crate::apiserver::create::refuse;
 use crate::apiserver::rules::metadata;
-use crate::kinds::{FieldErrors, Kind, certificate_conditions, pod};
+use crate::kinds::shared::certificate_conditions;
+use crate::kinds::{FieldErrors, Kind, pod};
 use crate::object::{Object, Time};
 use serde_json::{Value, json};
 

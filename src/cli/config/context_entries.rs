@@ -173,7 +173,7 @@ pub fn set(args: &SetContextArgs, config: &LoadedConfig, context: &mut CommandCo
 /// Refuses a namespace that cannot exist.
 pub fn check_namespace(namespace: Option<&str>) -> CliResult {
     let namespace = namespace.unwrap_or_default();
-    let problems = if namespace.is_empty() { Vec::new() } else { kinds::names::label(namespace) };
+    let problems = if namespace.is_empty() { Vec::new() } else { kinds::shared::names::label(namespace) };
     match problems.first() {
         Some(problem) => Err(Failure::plain(format!("invalid namespace {namespace:?}: {problem}"))),
         None => Ok(()),

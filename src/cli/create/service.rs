@@ -2,7 +2,7 @@
 
 use super::generate::GeneratorFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::kinds::names;
+use crate::kinds::shared::names;
 use crate::object::label::subdomain_problems;
 use clap::Subcommand;
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext};
+use crate::kinds::catalogue::typed;
 use crate::kinds::image::recipe::{self, Recipe};
 use crate::kinds::image::{Image, KIND};
-use crate::kinds::typed;
 use crate::kinds::view::Column;
 use crate::object::Object;
 use crate::runtime::image::{Environment, programs};

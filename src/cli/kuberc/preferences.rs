@@ -4,7 +4,7 @@
 
 use crate::cli::{CliResult, Failure};
 use crate::client::PluginPolicy;
-use crate::kinds::typed::{self, DecodeError};
+use crate::kinds::catalogue::typed::{self, DecodeError};
 use crate::object::{io_error_text, yaml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

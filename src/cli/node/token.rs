@@ -12,7 +12,7 @@ use crate::apiserver::{ApiResult, Transaction, WriteOptions};
 use crate::cli::{CliResult, CommandContext, Failure, flags};
 use crate::joined_node::discovery;
 use crate::kinds;
-use crate::kinds::bootstrap_token::{self, NAME_PREFIX, NAMESPACE, SECRET_TYPE};
+use crate::kinds::shared::bootstrap_token::{self, NAME_PREFIX, NAMESPACE, SECRET_TYPE};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, time};
 use crate::serve::kubeconfig;

@@ -5,7 +5,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::cli::change_cause::CHANGE_CAUSE;
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext};
-use crate::kinds::merge_rules;
+use crate::kinds::catalogue::merge_rules;
 use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};

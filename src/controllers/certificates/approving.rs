@@ -5,7 +5,7 @@
 
 use super::signers::{KUBELET_CLIENT, KUBELET_SERVING, check, check_kubelet_client};
 use super::{ROOT, add_condition, is_issued, parse_request, usages};
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Key, Object};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, Grants, INDEXED, ROLES};
 use crate::world::access::{AccessRequest, AccessedResource};

@@ -8,7 +8,7 @@ pub mod cleaner;
 mod signers;
 pub mod signing;
 
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Object, Time, time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -2,7 +2,7 @@
 //!
 //! Never: checks who has made a request; approval does. Start reading at [`check`].
 
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use std::collections::BTreeSet;
 
 /// Certificates of users.

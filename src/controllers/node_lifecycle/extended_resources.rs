@@ -4,7 +4,7 @@
 //! Never: changes what a machine or a manifest says of a node. Start reading at [`offer`].
 
 use super::super::status;
-use crate::kinds::resource_names;
+use crate::kinds::shared::resource_names;
 use crate::object::Object;
 use crate::world::{Plan, Row, World};
 use serde_json::{Map, Value};

@@ -9,7 +9,7 @@ mod zone;
 
 use super::pods::BURST;
 use super::status;
-use crate::kinds::omit;
+use crate::kinds::shared::omit;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time, condition, time};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};

@@ -4,7 +4,7 @@ mod scopes;
 
 use self::scopes::QuotaScopes;
 use super::status;
-use crate::kinds::resource_amounts::sum_with_overhead;
+use crate::kinds::shared::resource_amounts::sum_with_overhead;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
 use crate::world::{Loop, Plan, ResourceRequests, Row, World};

@@ -5,7 +5,7 @@
 
 use super::relations::owners;
 use super::{CauseLink, ControlPlaneState, name, row_name};
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::Key;
 use crate::world::{Row, World};
 use serde_json::Value;

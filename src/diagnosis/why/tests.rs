@@ -29,7 +29,7 @@ fn world(objects: &[Value]) -> World {
         if kind.namespaced {
             object.set(&["metadata", "namespace"], namespace);
         }
-        let mut unknown = |_: crate::kinds::read::UnknownField| {};
+        let mut unknown = |_: crate::kinds::catalogue::read::UnknownField| {};
         let body = (kind.normalize)(&object.0, &mut unknown).expect("a body");
         world.put(Key::new(kind.resource, namespace, object.name()), body.to_string().into());
     }

@@ -2,8 +2,10 @@
 
 pub mod schedule;
 
-use super::omit::default_text;
-use super::{FieldErrors, FieldPath, Kind, Typed, job, merge_rules, omit, selector, shapes, workload};
+use super::catalogue::{merge_rules, shapes};
+use super::shared::omit::default_text;
+use super::shared::{omit, selector, workload};
+use super::{FieldErrors, FieldPath, Kind, Typed, job};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;

@@ -1,10 +1,11 @@
 //! Reads definitions: the kind that each declares.
 //!
-//! Never: reads a store; [`super::super::registry`] keeps what is read. Start reading at [`read_definition`].
+//! Never: reads a store; [`super::super::catalogue::registry`] keeps what is read. Start reading at [`read_definition`].
 
 use super::{ConversionWebhook, CustomDefinition, ScalePaths, VersionParts};
+use crate::kinds::Kind;
+use crate::kinds::version_priority;
 use crate::kinds::view::custom::DefinitionColumns;
-use crate::kinds::{Kind, version_priority};
 use crate::object::{Object, Resource};
 use serde::Deserialize;
 use serde_json::Value;

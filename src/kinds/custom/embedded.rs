@@ -2,9 +2,10 @@
 //! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta).
 
 use super::schema::{has_flag, visit_parts};
-use crate::kinds::names::label_1035;
-use crate::kinds::typed::{self, DecodeError};
-use crate::kinds::{FieldErrors, FieldPath, NameRule, UnknownField, metadata, omit};
+use crate::kinds::catalogue::typed::{self, DecodeError};
+use crate::kinds::shared::names::label_1035;
+use crate::kinds::shared::{metadata, omit};
+use crate::kinds::{FieldErrors, FieldPath, NameRule, UnknownField};
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};

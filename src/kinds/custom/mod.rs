@@ -1,7 +1,7 @@
 //! Custom resources: the kinds that CustomResourceDefinitions declare.
 //!
 //! [`CustomDefinition`] has the content of a definition; [`schema`] and [`check`] apply its schemas. Never: reads a
-//! store, or keeps the set of definitions; [`super::registry`] does. Start reading at [`read_definition`].
+//! store, or keeps the set of definitions; [`super::catalogue::registry`] does. Start reading at [`read_definition`].
 
 pub mod check;
 mod declared;
@@ -18,11 +18,12 @@ mod structural;
 pub use check::has_rules;
 pub use declared::{ReadDefinition, read_definition};
 
+use super::catalogue::typed::DecodeError;
 use super::device::selector::DeviceSelection;
-use super::policy_programs::PolicyPrograms;
-use super::typed::DecodeError;
+use super::shared::omit;
+use super::shared::policy_programs::PolicyPrograms;
 use super::view::custom::DefinitionColumns;
-use super::{FieldError, FieldErrors, FieldPath, Kind, UnknownField, omit};
+use super::{FieldError, FieldErrors, FieldPath, Kind, UnknownField};
 use crate::object::sparse::read_field;
 use crate::object::{Object, Resource, whole_number};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -302,7 +303,7 @@ impl CustomDefinition {
             let head = ["apiVersion", "kind", "metadata"].iter();
             let head = head.filter_map(|field| Some(((*field).to_owned(), map.remove(*field)?))).collect();
             map.values_mut().for_each(whole_number::make_whole);
-            let mut head: ObjectHead = super::typed::read(&Value::Object(head), unknown)?;
+            let mut head: ObjectHead = super::catalogue::typed::read(&Value::Object(head), unknown)?;
             omit::metadata(&mut head.metadata);
             if let Some(VersionSchema { schema, has_embedded, .. }) = self.version(&head.api_version) {
                 if drops_unknown {

@@ -1,6 +1,6 @@
 //! Pruning and defaulting by a structural schema. (k8s.io/apiextensions-apiserver/pkg/apiserver/schema)
 
-use crate::kinds::read::nearest;
+use crate::kinds::catalogue::read::nearest;
 use crate::kinds::{FieldErrors, FieldPath, UnknownField};
 use serde_json::{Map, Value};
 

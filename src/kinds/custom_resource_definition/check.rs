@@ -7,8 +7,8 @@
 use super::{approval, conversion};
 use crate::kinds::custom::rules::definition::needs_check;
 use crate::kinds::custom::{Uncompiled, check_schema, type_at};
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::names::{check_name, label_1035};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::names::{check_name, label_1035};
 use crate::kinds::{FieldErrors, FieldPath, NameRule};
 use crate::object::whole_number::make_whole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;

@@ -1,7 +1,8 @@
 //! Validation of `spec.conversion`.
 
-use crate::kinds::names::label_1035;
-use crate::kinds::{FieldErrors, FieldPath, webhook};
+use crate::kinds::shared::names::label_1035;
+use crate::kinds::shared::webhook;
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Object;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as api;
 use serde::Deserialize;

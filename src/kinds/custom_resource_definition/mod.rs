@@ -7,8 +7,10 @@ mod warnings;
 
 pub use conversion::has_unreadable_bundle;
 
+use super::catalogue::{shapes, typed};
 use super::custom::{Uncompiled, has_rules};
-use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField, omit, shapes, typed};
+use super::shared::omit;
+use super::{DecodeError, FieldError, FieldErrors, Kind, Typed, UnknownField};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;

@@ -7,7 +7,8 @@ use super::{
     MAX_ITEMS, check_binding, check_configuration, check_items, check_label, check_pool, check_raw, check_tolerations,
     check_unique,
 };
-use crate::kinds::{FieldErrors, FieldPath, csi_driver, selector};
+use crate::kinds::shared::selector;
+use crate::kinds::{FieldErrors, FieldPath, csi_driver};
 use k8s_openapi::api::resource::v1::{
     AllocatedDeviceStatus, AllocationResult, DeviceAllocationConfiguration, DeviceRequestAllocationResult,
     ResourceClaimConsumerReference, ResourceClaimStatus,

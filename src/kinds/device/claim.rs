@@ -6,7 +6,8 @@ use super::{
     MAX_ITEMS, check_configuration, check_items, check_label, check_qualified, check_selectors, check_tolerations,
     check_unique, default_tolerations,
 };
-use crate::kinds::{FieldErrors, FieldPath, names, omit};
+use crate::kinds::shared::{names, omit};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::resource::v1::{
     DeviceClaim, DeviceConstraint, DeviceRequest, DeviceSelector, DeviceToleration, ResourceClaimSpec,
 };

@@ -9,7 +9,9 @@ pub mod claim;
 pub mod offer;
 pub mod selector;
 
-use super::{FieldErrors, FieldPath, csi_driver, names, omit, shapes};
+use super::catalogue::shapes;
+use super::shared::{names, omit};
+use super::{FieldErrors, FieldPath, csi_driver};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 pub use capacity_policy::read_quantity;

@@ -3,7 +3,8 @@
 //! Never: looks at another slice of the pool; the scheduler does. Start reading at [`check`].
 
 use super::{capacity_policy, check_binding, check_items, check_label, check_qualified, check_taint, check_unique};
-use crate::kinds::{FieldErrors, FieldPath, names, selector};
+use crate::kinds::shared::{names, selector};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::api::resource::v1::{
     Counter, CounterSet, Device, DeviceAttribute, DeviceCounterConsumption, DeviceTaint, ResourceSliceSpec,

@@ -2,8 +2,10 @@
 
 mod rules;
 
+use super::catalogue::{shapes, typed};
+use super::shared::omit;
 use super::view;
-use super::{DecodeError, FieldErrors, FieldPath, Kind, NameRule, Typed, UnknownField, omit, shapes, typed};
+use super::{DecodeError, FieldErrors, FieldPath, Kind, NameRule, Typed, UnknownField};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::core::v1::Event;

@@ -3,7 +3,8 @@
 //! Knows: that `events.k8s.io/v1` is strict, and that `v1` checks only the fields of an Event with an `eventTime`, as clients of the newer group
 //! write them. Errors name the fields of the core group, as Kubernetes does.
 
-use crate::kinds::{FieldError, FieldErrors, FieldPath, names};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use serde_json::Value;
 

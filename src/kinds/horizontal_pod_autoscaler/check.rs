@@ -1,7 +1,8 @@
 //! Validation of autoscalers (`ValidateHorizontalPodAutoscaler`), in Kubernetes' order.
 
-use crate::kinds::amount::quantity;
-use crate::kinds::{FieldErrors, FieldPath, names, resource_names, workload};
+use crate::kinds::shared::amount::quantity;
+use crate::kinds::shared::{names, resource_names, workload};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
     MetricIdentifier, MetricSpec, MetricTarget,

@@ -3,7 +3,9 @@
 mod check;
 mod v1;
 
-use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField, merge_rules, omit, shapes, typed};
+use super::catalogue::{merge_rules, shapes, typed};
+use super::shared::omit;
+use super::{DecodeError, FieldErrors, Kind, Typed, UnknownField};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;

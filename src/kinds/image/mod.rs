@@ -8,7 +8,8 @@ pub mod pull_policy;
 pub mod recipe;
 pub mod reference;
 
-use super::{FieldErrors, FieldPath, Kind, Typed, omit};
+use super::shared::omit;
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::kinds::view;
 use crate::object::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};

@@ -4,7 +4,7 @@
 //! recipe needs a file there and its name in the table here. Start reading at [`find_by_image`].
 
 use super::{Image, pattern, reference};
-use crate::kinds::typed;
+use crate::kinds::catalogue::typed;
 use crate::object::{Object, yaml};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

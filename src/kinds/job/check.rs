@@ -3,7 +3,8 @@
 use super::{CONTROLLER_UID, policy};
 use crate::kinds::pod::internal;
 use crate::kinds::pod::spec::check_template;
-use crate::kinds::{FieldErrors, FieldPath, names, selector, workload};
+use crate::kinds::shared::{names, selector, workload};
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{Affinity, PodSpec, PodTemplateSpec};

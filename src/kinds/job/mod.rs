@@ -7,8 +7,10 @@ pub mod check;
 mod policy;
 mod status;
 
+use super::catalogue::{merge_rules, shapes, typed};
 use super::pod::defaults;
-use super::{FieldErrors, FieldPath, Kind, Typed, merge_rules, omit, shapes, typed};
+use super::shared::omit;
+use super::{FieldErrors, FieldPath, Kind, Typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;

@@ -1,7 +1,8 @@
 //! Checks of a Job's failure policy and success policy.
 
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, names, workload};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::{names, workload};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::batch::v1::{
     JobSpec, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule, SuccessPolicyRule,
 };

@@ -3,8 +3,9 @@
 //! Most rules hold only for fields that changed: a status may lag behind a changed spec for a while.
 
 use super::policy::{count_indexes, parse_interval};
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, workload};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::workload;
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus, UncountedTerminatedPods};
 use serde_json::json;
 use std::collections::BTreeSet;

@@ -3,7 +3,8 @@
 use super::mounts::{self, PodVolumes};
 use super::probes::{self, ProbeRole};
 use super::{env, facts, ports, resources, security};
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! Defaults of a pod spec (`SetDefaults_*` of core/v1).
 
-use crate::kinds::amount;
 use crate::kinds::image::pull_policy::pull_policy;
-use crate::kinds::omit::{self, default_text, empty};
-use crate::kinds::probe_handler;
+use crate::kinds::shared::amount;
+use crate::kinds::shared::omit::{self, default_text, empty};
+use crate::kinds::shared::probe_handler;
 use k8s_openapi::api::core::v1::{Affinity, ContainerPort, EnvFromSource, PodAffinityTerm, Toleration};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EphemeralContainer, Lifecycle, Pod, PodSpec, PodTemplateSpec, Probe, ResourceRequirements,

@@ -1,6 +1,7 @@
 //! Checks of a pod's DNS settings, host aliases and host name.
 
-use crate::kinds::{FieldErrors, FieldPath, address, names};
+use crate::kinds::shared::{address, names};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{PodDNSConfig, PodSpec};
 use serde_json::json;
 

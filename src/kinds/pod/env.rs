@@ -1,7 +1,8 @@
 //! Checks of environment variables, and of the sources of variables and volume files.
 
 use super::paths;
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     EnvFromSource, EnvVar, FileKeySelector, ObjectFieldSelector, PodSpec, ResourceFieldSelector, Volume,

@@ -5,7 +5,9 @@
 
 use super::containers;
 use super::mounts::PodVolumes;
-use crate::kinds::{FieldError, FieldErrors, FieldPath, field, typed};
+use crate::kinds::catalogue::typed;
+use crate::kinds::shared::field;
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::{Object, Status};
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 use std::collections::BTreeSet;

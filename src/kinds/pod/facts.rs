@@ -159,7 +159,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn spec(body: Value) -> PodSpec {
-        let pod: Pod = crate::kinds::typed::decode(&json!({"spec": body}), &mut |_| {}).unwrap();
+        let pod: Pod = crate::kinds::catalogue::typed::decode(&json!({"spec": body}), &mut |_| {}).unwrap();
         pod.spec.unwrap()
     }
 

@@ -1,6 +1,6 @@
 //! Prints a pod spec like Kubernetes' internal Go struct, for messages that contain the spec.
 
-use crate::kinds::go::{self, GoField, GoLayout, GoShape};
+use crate::kinds::shared::go::{self, GoField, GoLayout, GoShape};
 use k8s_openapi::api::core::v1::{PodSpec, SecurityContext};
 use serde_json::{Value, json};
 

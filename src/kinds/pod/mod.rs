@@ -38,8 +38,10 @@ pub mod warnings;
 pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
 pub use security::SAFE_SYSCTLS;
 
-use super::typed::{self, DecodeError};
-use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField, merge_rules, omit, shapes};
+use super::catalogue::typed::{self, DecodeError};
+use super::catalogue::{merge_rules, shapes};
+use super::shared::omit;
+use super::{FieldErrors, FieldPath, Kind, Typed, UnknownField};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;

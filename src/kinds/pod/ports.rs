@@ -1,6 +1,7 @@
 //! Container ports: checks, and numbers of named ones.
 
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Container, ContainerPort};
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! Changes that the server makes to a new pod before validation.
 
 use super::facts;
-use crate::kinds::typed;
+use crate::kinds::catalogue::typed;
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodAffinityTerm, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};

@@ -1,7 +1,8 @@
 //! Checks of probes and of lifecycle hooks.
 
-use crate::kinds::probe_handler::{self, ProbeHandler};
-use crate::kinds::{FieldErrors, FieldPath, amount};
+use crate::kinds::shared::amount;
+use crate::kinds::shared::probe_handler::{self, ProbeHandler};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{Lifecycle, Probe};
 
 /// The kind of probe.

@@ -1,7 +1,8 @@
 //! The `resize` subresource: changes requests and limits of running containers (KEP-1287).
 
 use super::facts::{is_sidecar, qos_class};
-use crate::kinds::{FieldError, FieldErrors, FieldPath, typed};
+use crate::kinds::catalogue::typed;
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

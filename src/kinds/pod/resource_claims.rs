@@ -1,7 +1,8 @@
 //! Checks of a pod's resource claims (`validatePodResourceClaims`), and of their use in containers.
 
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{Container, PodResourceClaim, PodSpec};
 use serde_json::json;
 use std::collections::BTreeSet;

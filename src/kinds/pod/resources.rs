@@ -1,8 +1,9 @@
 //! Checks of requests and limits.
 
 use super::{facts, os};
-use crate::kinds::amount::quantity;
-use crate::kinds::{FieldErrors, FieldPath, names, resource_names};
+use crate::kinds::shared::amount::quantity;
+use crate::kinds::shared::{names, resource_names};
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;

@@ -1,6 +1,7 @@
 //! Checks of affinity, tolerations, spread constraints and gates.
 
-use crate::kinds::{FieldErrors, FieldPath, names, selector};
+use crate::kinds::shared::{names, selector};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, PodAffinityTerm, PodSpec, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };

@@ -3,8 +3,9 @@
 use super::internal;
 use super::paths;
 use super::ports::check_host_network;
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, names};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::names;
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     AppArmorProfile, PodSecurityContext, PodSpec, SeccompProfile, SecurityContext, Sysctl,
 };

@@ -2,7 +2,8 @@
 
 use super::part_counts::has_too_many_parts;
 use super::{containers, dns, env, ephemeral, os, resource_claims, resources, scheduling, security, volumes};
-use crate::kinds::{FieldErrors, FieldPath, metadata, names};
+use crate::kinds::shared::{metadata, names};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];

@@ -2,7 +2,8 @@
 //!
 //! Never: checks what the kubelet of this program writes, which follows them.
 
-use crate::kinds::{FieldError, FieldErrors, FieldPath, address};
+use crate::kinds::shared::address;
+use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::{Object, names};
 use serde_json::{Value, json};
 use std::net::IpAddr;

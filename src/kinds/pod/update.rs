@@ -1,7 +1,8 @@
 //! Checks of updates of a pod, most of which is immutable (`ValidatePodUpdate`).
 
 use super::{gated_update, internal};
-use crate::kinds::{FieldErrors, FieldPath, go};
+use crate::kinds::shared::go;
+use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::MIRROR;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Warnings about valid pod specs (Kubernetes: `pkg/api/pod/warnings.go`).
 
 use super::{filesystem, path_warnings, port_warnings, unsupported};
-use crate::kinds::volume_source::DEAD_VOLUMES;
-use crate::kinds::{names, node_labels};
+use crate::kinds::shared::volume_source::DEAD_VOLUMES;
+use crate::kinds::shared::{names, node_labels};
 use crate::object::Object;
 use crate::object::quantity::Quantity;
 use serde_json::Value;

@@ -1,9 +1,10 @@
 //! Validation of Services (`ValidateService`), in Kubernetes' order.
 
 use super::{HEADLESS, is_external};
-use crate::kinds::address::{self, LoopbackRule};
-use crate::kinds::go::{self, GoField, GoShape};
-use crate::kinds::{FieldErrors, FieldPath, load_balancer, metadata, names};
+use crate::kinds::shared::address::{self, LoopbackRule};
+use crate::kinds::shared::go::{self, GoField, GoShape};
+use crate::kinds::shared::{load_balancer, metadata, names};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::json;

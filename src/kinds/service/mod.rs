@@ -6,7 +6,9 @@
 mod carry;
 mod check;
 
-use super::{FieldErrors, Kind, NameRule, Typed, merge_rules, omit, shapes, typed};
+use super::catalogue::{merge_rules, shapes, typed};
+use super::shared::omit;
+use super::{FieldErrors, Kind, NameRule, Typed};
 use crate::kinds::view;
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;

@@ -3,7 +3,7 @@
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, joined_pairs, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
-use crate::kinds::certificate_request::CertificateRequest;
+use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Object, Time, time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

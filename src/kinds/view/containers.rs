@@ -4,7 +4,7 @@ use super::age::rfc1123;
 use super::body::{BodyRead, text_or};
 use super::related::selector;
 use super::{Describe, volumes};
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::quantity::Quantity;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, text_or};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
-use crate::kinds::resource_amounts::{ResourceAmounts, add_amounts, read_amounts, sum_with_overhead};
+use crate::kinds::shared::resource_amounts::{ResourceAmounts, add_amounts, read_amounts, sum_with_overhead};
 use crate::object::quantity::Quantity;
 use crate::object::{Object, Time, condition};
 use serde_json::Value;

@@ -5,7 +5,7 @@ use super::body::{BodyRead, text_or};
 use super::containers::{DescribePlace, resources, tolerations, topology_spread};
 use super::related::controlled_by;
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, volumes};
-use crate::kinds::process_ids;
+use crate::kinds::shared::process_ids;
 use crate::object::{Object, Time, condition};
 use serde_json::Value;
 

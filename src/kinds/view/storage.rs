@@ -3,7 +3,7 @@
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, go_list, text_or, truth_or_unset};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, generic};
-use crate::kinds::default_class;
+use crate::kinds::shared::default_class;
 use crate::object::{Object, Time};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Ranks pods for eviction: those above their requests first, then by lower priority, then by usage above the requests
 //! (kubelet: rankMemoryPressure).
 
+use crate::kinds::catalogue::typed;
 use crate::kinds::pod::facts::{PodRequests, requests};
-use crate::kinds::typed;
 use crate::world::pressure::{EvictionThreshold, PressureSignal, ResourceLevel};
 use crate::world::{PodFacts, Row};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};

@@ -4,7 +4,7 @@ use super::super::fields;
 use super::super::pod::LocalPod;
 use super::super::user;
 use super::token;
-use crate::kinds::data_keys::decode_value;
+use crate::kinds::shared::data_keys::decode_value;
 use crate::object::Object;
 use crate::world::volume::VolumeFile;
 use k8s_openapi::api::core::v1::{

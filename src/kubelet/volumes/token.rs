@@ -4,7 +4,7 @@
 //! renews the token.
 
 use super::super::pod::LocalPod;
-use crate::kinds::token_claims::{DEFAULT_SECONDS, TokenClaims, lifetime, uuid};
+use crate::kinds::shared::token_claims::{DEFAULT_SECONDS, TokenClaims, lifetime, uuid};
 use crate::object::Time;
 use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -9,7 +9,7 @@
 pub mod faults;
 pub mod table;
 
-use crate::kinds::data_keys::decode_value;
+use crate::kinds::shared::data_keys::decode_value;
 use crate::object::{Key, Object, Str};
 use crate::world::ingress_routes::{
     BackendPort, IngressBackend, IngressCertificate, IngressListener, IngressPath, IngressRoute,

@@ -48,7 +48,7 @@ pub fn remove_fields(value: &mut Value, paths: &BTreeSet<String>, path: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::merge_rules::schema_for;
+    use crate::kinds::catalogue::merge_rules::schema_for;
     use serde_json::json;
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kinds::merge_rules::schema_for;
+use crate::kinds::catalogue::merge_rules::schema_for;
 use serde_json::json;
 
 fn deployment() -> MergeSchemaRef {

@@ -11,7 +11,7 @@ mod pool;
 pub use pool::ProbePool;
 
 use super::wire::ExecOutcome;
-use crate::kinds::probe_handler::ProbeHandler;
+use crate::kinds::shared::probe_handler::ProbeHandler;
 use crate::object::{Time, time};
 use crate::world::plan::ProbeRun;
 use crate::world::{ProbeKind, ProbeResult, Report};

@@ -202,7 +202,7 @@ fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Resu
     // A volume may hide the shell of the machine that stands for that of the image.
     let written = argv.first().map_or(name, String::as_str);
     let found = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd));
-    // What the machine lacks as a program of its own may be an applet.
+    // A program that the machine lacks can be an applet of BusyBox.
     let file = found.or_else(|missing| {
         let busybox = launch.applets(written).ok_or_else(|| missing.clone())?;
         program_search::find(busybox, path, cwd).map_err(|_| missing)

@@ -1,7 +1,8 @@
 //! The served resources by group and version: those of the kinds, and their subresources.
 
 use crate::apiserver::aggregation::documents::VersionDocuments;
-use crate::kinds::{Kind, KindRegistry, version_priority};
+use crate::kinds::version_priority;
+use crate::kinds::{Kind, KindRegistry};
 use crate::serve::computed::{COMPUTED, ComputedKind};
 use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};

@@ -12,7 +12,7 @@ use super::path::ApiDocument;
 use super::request::ApiRequest;
 use super::{HttpAnswer, KUBERNETES, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::{Api, custom};
-use crate::kinds::token_claims::ISSUER;
+use crate::kinds::shared::token_claims::ISSUER;
 use crate::object::api_version;
 use crate::runtime::token_signer::TokenSigner;
 pub use catalogue::ApiGroup;

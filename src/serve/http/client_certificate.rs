@@ -4,7 +4,7 @@
 //! Kubernetes' API server. Start reading at [`ClientAuthority::identify_connection`].
 
 use crate::apiserver::user::User;
-use crate::kinds::certificate_request::Subject;
+use crate::kinds::shared::certificate_request::Subject;
 use crate::object::format_hex;
 use ring::digest::{SHA256, digest};
 use rustls::crypto::ring::default_provider;
@@ -138,7 +138,7 @@ impl ClientCertVerifier for HandshakeVerifier {
 mod tests {
     use super::*;
     use crate::apiserver::Api;
-    use crate::kinds::certificate_request::CertificateRequest;
+    use crate::kinds::shared::certificate_request::CertificateRequest;
     use crate::object::Time;
     use crate::object::time::Shift;
     use crate::world::CertificateOrder;

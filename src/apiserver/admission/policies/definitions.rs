@@ -5,7 +5,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::custom::Uncompiled;
-use crate::kinds::policy_programs::PolicyPrograms;
+use crate::kinds::shared::policy_programs::PolicyPrograms;
 use crate::object::{IgnorePoison, Object, Resource, Str};
 use serde_json::Value;
 use std::collections::HashMap;

@@ -12,7 +12,7 @@ use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::{ApiResult, conversion};
 use crate::cel::{BUDGET, Context, Value};
-use crate::kinds::policy_programs::Validation;
+use crate::kinds::shared::policy_programs::Validation;
 use crate::object::{Object, Status};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;

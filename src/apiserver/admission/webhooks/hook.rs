@@ -4,7 +4,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::admission::matching::MatchCriteria;
 use crate::apiserver::hook_client::HookClient;
 use crate::kinds::custom::Uncompiled;
-use crate::kinds::policy_programs::{Expression, PolicyPrograms};
+use crate::kinds::shared::policy_programs::{Expression, PolicyPrograms};
 use crate::object::{Cause, IgnorePoison, Object, Reason, Status, Str};
 use serde_json::{Value, json};
 use std::collections::HashMap;

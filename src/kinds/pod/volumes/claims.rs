@@ -1,7 +1,7 @@
 //! `persistentVolumeClaim`, a claim of the namespace, and `ephemeral`, a claim of a single pod.
 
 use super::{VolumeType, check_named};
-use crate::kinds::omit::empty;
+use crate::kinds::shared::omit::empty;
 use crate::kinds::{FieldErrors, FieldPath, persistent_volume_claim};
 use k8s_openapi::api::core::v1::{EphemeralVolumeSource, PersistentVolumeClaimVolumeSource};
 

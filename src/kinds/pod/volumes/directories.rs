@@ -2,9 +2,10 @@
 
 use super::{VolumeType, check_named};
 use crate::kinds::image::pull_policy::pull_policy;
-use crate::kinds::omit::{default_text, empty};
 use crate::kinds::pod::paths;
-use crate::kinds::{FieldErrors, FieldPath, csi_driver, names, volume_source};
+use crate::kinds::shared::omit::{default_text, empty};
+use crate::kinds::shared::{names, volume_source};
+use crate::kinds::{FieldErrors, FieldPath, csi_driver};
 use crate::object::Quantity;
 use k8s_openapi::api::core::v1::{
     CSIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, ImageVolumeSource, NFSVolumeSource,

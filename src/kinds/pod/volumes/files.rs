@@ -1,8 +1,8 @@
 //! `configMap`, `secret` and `downwardAPI`: volumes whose files the kubelet writes.
 
 use super::{VolumeType, check_named};
-use crate::kinds::omit::{default_text, empty};
 use crate::kinds::pod::{env, paths};
+use crate::kinds::shared::omit::{default_text, empty};
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, DownwardAPIVolumeFile, DownwardAPIVolumeSource, KeyToPath, SecretVolumeSource,

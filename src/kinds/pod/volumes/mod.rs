@@ -10,7 +10,8 @@ mod projected;
 mod remote;
 
 use super::mounts::PodVolumes;
-use crate::kinds::{FieldErrors, FieldPath, names, volume_source};
+use crate::kinds::shared::{names, volume_source};
+use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, AzureFileVolumeSource, CSIVolumeSource,
     CephFSVolumeSource, CinderVolumeSource, ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource,

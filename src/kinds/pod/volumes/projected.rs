@@ -2,8 +2,8 @@
 
 use super::files::{FILE_MODE, check_downward_file, check_files, check_mode, fill_in_downward_file};
 use super::{VolumeType, check_named};
-use crate::kinds::omit::empty;
 use crate::kinds::pod::paths;
+use crate::kinds::shared::omit::empty;
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     ConfigMapProjection, KeyToPath, ProjectedVolumeSource, ServiceAccountTokenProjection, VolumeProjection,

@@ -1,8 +1,8 @@
 //! Cloud disks and network file systems, none of which kloop mounts. PersistentVolumes have the same sources.
 
 use super::VolumeType;
-use crate::kinds::omit::default_text;
-use crate::kinds::volume_source::{self, fill_in_azure_disk};
+use crate::kinds::shared::omit::default_text;
+use crate::kinds::shared::volume_source::{self, fill_in_azure_disk};
 use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{
     AWSElasticBlockStoreVolumeSource, AzureDiskVolumeSource, AzureFileVolumeSource, CephFSVolumeSource,

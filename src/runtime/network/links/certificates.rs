@@ -2,7 +2,7 @@
 //!
 //! Never: accepts a certificate of another authority, nor one of another node. Start reading at [`server_config`].
 
-use crate::kinds::certificate_request::Subject;
+use crate::kinds::shared::certificate_request::Subject;
 use crate::runtime::https::trust::{TlsClientKey, Trust};
 use crate::world::node_links::LinkIdentity;
 use rustls::crypto::ring::default_provider;

@@ -3,8 +3,8 @@
 //! Knows: the schemas besides those of the kinds, and the form of references, unions and merge rules.
 
 use super::operations::{list_schema, reference};
-use crate::kinds::merge_rules::schema_for;
-use crate::kinds::schemas::KindSchemas;
+use crate::kinds::catalogue::merge_rules::schema_for;
+use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::{FieldForm, StructShape};
 use serde_json::{Map, Value, json};
