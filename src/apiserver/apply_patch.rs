@@ -10,8 +10,8 @@ use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
 use super::{ApiResult, WriteOptions, read};
 use super::{conversion, custom};
-use crate::kinds::Kind;
 use crate::kinds::event::with_stored_names;
+use crate::kinds::{FieldErrors, FieldPath, Kind, field};
 use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::managed_fields::{self, apply::FieldApplier};
 use crate::object::{Object, Reason, Status};
@@ -48,6 +48,12 @@ pub fn apply_patch(
         Some(live) => Some(conversion::convert(txn, kind, &live, config.api_version())?.into_owned()),
         None => None,
     };
+    let (uid, own) = (config.uid(), live.as_ref().map_or("", Object::uid));
+    if !uid.is_empty() && !own.is_empty() && uid != own {
+        let mut errors = FieldErrors::default();
+        errors.immutable(&FieldPath::root("metadata").child("uid"), &uid, &own);
+        return Err(field::invalid(kind.kind, kind.resource, config.name(), &errors.0));
+    }
     let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
     // Managers that use different groups of Events own the same fields.
     let stored_config = with_stored_names(kind, config);

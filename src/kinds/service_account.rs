@@ -23,7 +23,8 @@ pub const KIND: Kind = Kind {
 
 static MERGE_RULES: MergeSchema =
     MergeSchema::new(&[merge_rules::META, ("secrets", merge_rules::list("name", &merge_rules::ANY))]);
-static SHAPE: StructShape = StructShape::new(&[shapes::META, ("secrets", shapes::keyed_atomic_list(shapes::NAME))]);
+static SHAPE: StructShape =
+    StructShape::new(&[shapes::META, ("secrets", shapes::keyed_atomic_list(&[("name", None)]))]);
 
 impl Typed for ServiceAccount {
     fn default(&mut self) {

@@ -9,9 +9,10 @@ use super::fields::FieldSet;
 use super::granularity::ValueShape;
 use super::typed;
 use super::update::{owned, version_of};
-use crate::kinds::{Kind, UnknownField};
+use crate::kinds::{DecodeError, Kind, UnknownField};
 use crate::managed_fields::last_applied::{LAST_APPLIED, last_applied};
 use crate::object::{Cause, Object, Reason, Status, Time, time};
+use itertools::Itertools;
 use serde_json::{Value, json};
 
 /// The manager of fields from before the first server-side apply.
@@ -56,17 +57,30 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, applier: Fie
 
 /// The fields that a configuration sets.
 fn applied_fields(kind: &Kind, config: &Object, subresource: &str) -> Result<FieldSet, Status> {
+    let version = version_of(kind, config);
+    let version = if version.contains('/') { version } else { format!("/{version}") };
+    let (version, place) =
+        (format!("{version}, Kind={}", kind.kind), format!("{}/{}", config.namespace(), config.name()));
     let wrong = |why: String| {
-        let (version, name) = (version_of(kind, config), config.name());
-        let version = if version.contains('/') { version } else { format!("/{version}") };
-        let place = format!("{}/{name}; {version}, Kind={}", config.namespace(), kind.kind);
-        Status::new(Reason::Unknown, format!("failed to create typed patch object ({place}): {why}"))
+        Status::new(Reason::Unknown, format!("failed to create typed patch object ({place}; {version}): {why}"))
+    };
+    let unreadable = |of: ValueShape, error: &DecodeError| match typed::mismatch_of(&config.0, of, error) {
+        Some(mismatch) => wrong(mismatch),
+        None => {
+            let why = format!(
+                "unable to convert unstructured object to {}: {}",
+                version.trim_start_matches('/'),
+                error.message
+            );
+            let text = format!("failed to convert new object ({place}; {version}) to proper version: {why}");
+            Status::new(Reason::Unknown, text)
+        }
     };
     let of = ValueShape::for_object(kind, config);
     if kind.custom.is_none() {
         let mut unknown = Vec::new();
         let read = kind.normalized(&config.0, &mut |field| unknown.push(field));
-        read.map_err(|error| wrong(format!(".{}: {error}", error.path)))?;
+        read.map_err(|error| unreadable(of, &error))?;
         if !unknown.is_empty() {
             let mut status = wrong(undeclared(&config.0, of, &unknown));
             status.unknown = unknown.into_iter().map(|field| (field.path, field.nearest)).collect();
@@ -97,8 +111,12 @@ fn status_fields(kind: &Kind, mut fields: FieldSet) -> FieldSet {
 }
 
 fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> String {
+    // One of several undeclared fields of a map is named.
+    let parent = |field: &UnknownField| field.path.rsplit_once('.').map_or("", |(parent, _)| parent).to_owned();
     let each = unknown
         .iter()
+        .dedup_by(|one, other| parent(one) == parent(other))
+        .take(typed::MAX_ERRORS)
         .map(|field| format!("{}: field not declared in schema", typed::path_with_keys(config, of, &field.path)));
     typed::join_errors(&each.collect::<Vec<String>>())
 }

@@ -153,11 +153,12 @@ impl FieldSet {
         paths
     }
 
+    /// Adds the members of this level, then those below each (structured-merge-diff: `Set.Iterate`).
     fn collect(&self, path: &mut String, paths: &mut Vec<String>) {
-        if self.member {
-            paths.push(path.clone());
+        for (step, _) in self.below.iter().filter(|(_, set)| set.member) {
+            paths.push(format!("{path}{}", step_text(step)));
         }
-        for (step, set) in &self.below {
+        for (step, set) in self.below.iter().filter(|(_, set)| !set.below.is_empty()) {
             let length = path.len();
             path.push_str(&step_text(step));
             set.collect(path, paths);

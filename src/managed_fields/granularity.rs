@@ -3,6 +3,7 @@
 //! Built-in kinds carry tables by type (`Kind::shape`), custom resources their schemas. Strategic merge patches have
 //! different keys (`Kind::merge_rules`).
 
+use super::expected_form::ExpectedForm;
 use crate::kinds::Kind;
 use crate::kinds::catalogue::shapes;
 use crate::object::Object;
@@ -74,6 +75,21 @@ impl ValueShape {
             ValueShape::Custom(schema, _) => schema["x-kubernetes-map-type"] == "atomic",
             ValueShape::Metadata | ValueShape::Unknown => false,
         }
+    }
+
+    /// Returns the error for a value of another form than a custom resource's schema declares. Built-in kinds are decoded, which checks them.
+    pub fn mismatch(self, value: &Value) -> Option<String> {
+        let ValueShape::Custom(schema, _) = self else { return None };
+        let expected = match schema["type"].as_str() {
+            _ if schema["x-kubernetes-int-or-string"] == true => ExpectedForm::Scalar,
+            Some("integer" | "number") => ExpectedForm::Numeric,
+            Some("string") => ExpectedForm::Text,
+            Some("boolean") => ExpectedForm::Boolean,
+            Some("array") => ExpectedForm::List,
+            Some("object") => ExpectedForm::Map,
+            _ => return None,
+        };
+        expected.mismatch(value)
     }
 
     /// Whether it exists even in an empty object.

@@ -7,6 +7,7 @@
 
 pub mod apply;
 mod entries;
+mod expected_form;
 pub mod fields;
 mod granularity;
 pub mod last_applied;

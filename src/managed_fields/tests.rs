@@ -1,6 +1,7 @@
 //! Tests of the effect of applies and other writes on an object and its managers.
 
 use super::apply::{FieldApplier, applied};
+use super::granularity::ValueShape;
 use super::update::{record_create, record_update};
 use crate::kinds::{self, Kind};
 use crate::managed_fields::FieldManager;
@@ -354,17 +355,72 @@ fn configuration_errors_name_their_path() {
             ])),
             "apps/v1",
             "errors:\n  .spec.template.spec.containers[name=\"web\"].env: duplicate entries for key [name=\"A\"]\n  \
-             .spec.template.spec.containers: duplicate entries for key [name=\"web\"]\n  \
-             .spec.template.spec.containers[name=\"web\"].env: element 0: associative list with keys has an element that omits all key \
-             fields [\"name\"] (and doesn't have default values for any key fields)",
+             .spec.template.spec.containers: duplicate entries for key [name=\"web\"]",
         ),
     ];
-    for (name, rest, version, why) in cases {
+    let wrong_types = [
+        (
+            "deployments",
+            json!({"spec": {"replicas": "2"}}),
+            "apps/v1",
+            ".spec.replicas: expected numeric (int or float), got string",
+        ),
+        (
+            "configmaps",
+            json!({"data": {"k": 1}}),
+            "v1",
+            ".data.k: expected string, got &value.valueUnstructured{Value:1}",
+        ),
+        ("configmaps", json!({"data": ["k"]}), "v1", ".data: expected map, got &{[k]}"),
+        ("configmaps", json!({"one": 1, "other": 2}), "v1", ".one: field not declared in schema"),
+        (
+            "deployments",
+            deployment(json!([{"name": 1}])),
+            "apps/v1",
+            ".spec.template.spec.containers[name=1].name: expected string, got &value.valueUnstructured{Value:1}",
+        ),
+    ];
+    for (name, rest, version, why) in cases.into_iter().chain(wrong_types) {
         let version = if version == "v1" { "/v1" } else { version };
         let place = format!("default/x; {version}, Kind={}", kind(name).kind);
         let expected = format!("failed to create typed patch object ({place}): {why}");
         WriteSequence::with_kind(name).refused("a", rest, &expected);
     }
+}
+
+#[test]
+fn custom_values_of_another_type_than_their_schema_has_are_refused() {
+    let text = json!({"type": "string"});
+    let keyed = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "properties": {"k": text}}});
+    let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": text});
+    let atomic = json!({"type": "array", "items": {"type": "object", "properties": {"k": text}}});
+    let port = json!({"x-kubernetes-int-or-string": true});
+    let fields = json!({"n": {"type": "integer"}, "keyed": keyed, "set": set, "atomic": atomic, "port": port});
+    let schema: &'static Value = Box::leak(Box::new(json!({"type": "object", "properties": fields})));
+    for (value, why) in [
+        (json!({"n": "x"}), Some(".n: expected numeric (int or float), got string")),
+        (json!({"keyed": {}}), Some(".keyed: expected list, got &{map[]}")),
+        (json!({"keyed": [null]}), Some(".keyed: element 0: associative list with keys may not have a null element")),
+        (json!({"set": [1]}), Some(".set[=1]: expected string, got &value.valueUnstructured{Value:1}")),
+        (json!({"set": [{}]}), Some(".set: element 0: associative list without keys has an element that's a map type")),
+        (json!({"atomic": [{"k": "x"}, {"z": 1}]}), Some(".atomic[1].z: field not declared in schema")),
+        (json!({"port": {}}), Some(".port: expected any scalar, got &{map[]}")),
+        (json!({"n": 1.5, "keyed": null, "set": ["x"], "port": "http"}), None),
+    ] {
+        let checked = super::typed::check(&value, ValueShape::Custom(schema, false));
+        assert_eq!(checked.err().as_deref(), why, "{value}");
+    }
+}
+
+#[test]
+fn conflicts_name_the_fields_of_a_level_before_those_below() {
+    let mut conflict = super::fields::FieldSet::default();
+    let below =
+        super::fields::FieldSet::from_json(&json!({"f:env": {"k:{\"name\":\"E\"}": {"f:value": {}}}, "f:image": {}}))
+            .unwrap();
+    conflict.put("f:spec", below);
+    assert_eq!(conflict.paths(), [".spec.image", ".spec.env[name=\"E\"].value"]);
 }
 
 #[test]

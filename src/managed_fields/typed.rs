@@ -2,8 +2,10 @@
 //!
 //! Never: depends on managers. The rules are those of sigs.k8s.io/structured-merge-diff (typed).
 
+use super::expected_form::ExpectedForm;
 use super::fields::{FieldSet, step_text};
 use super::granularity::{ListShape, ValueShape};
+use crate::kinds::DecodeError;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,7 +123,7 @@ fn fields_at(value: &Value, of: ValueShape) -> FieldSet {
 }
 
 /// Maximum number of errors that are reported of one body: each contains the path of its field, which may be long.
-const MAX_ERRORS: usize = 10;
+pub const MAX_ERRORS: usize = 10;
 
 /// Refuses a body with undeclared fields, or with two items of the same key or value.
 pub fn check(value: &Value, of: ValueShape) -> Result<(), TypeMismatch> {
@@ -137,7 +139,11 @@ pub fn join_errors(errors: &[String]) -> TypeMismatch {
 
 /// Collects the errors of a value. Of a map with several undeclared fields it reports one, as Kubernetes does.
 fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<String>) {
-    if !is_open(value, of) {
+    if let Some(mismatch) = of.mismatch(value) {
+        return errors.push(format!("{path}: {mismatch}"));
+    }
+    // Atomic parts of custom resources are checked too; built-in kinds are decoded, which checks them.
+    if matches!(of, ValueShape::BuiltIn(_)) && !is_open(value, of) {
         return;
     }
     let length = path.len();
@@ -163,18 +169,36 @@ fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<S
         if errors.len() >= MAX_ERRORS {
             return;
         }
-        let step = match step(item, &by) {
-            Ok(step) => step,
-            Err(why) => return errors.push(format!("{path}: element {index}: {why}")),
+        let text = if matches!(by, ListShape::Atomic) {
+            format!("[{index}]")
+        } else {
+            let step = match check_item(item, &by).and_then(|()| step(item, &by)) {
+                Ok(step) => step,
+                Err(why) => return errors.push(format!("{path}: element {index}: {why}")),
+            };
+            let text = step_text(&step);
+            if !seen.insert(step) {
+                errors.push(format!("{path}: duplicate entries for key {text}"));
+            }
+            text
         };
-        let text = step_text(&step);
-        if !seen.insert(step) {
-            errors.push(format!("{path}: duplicate entries for key {text}"));
-        }
         path.push_str(&text);
         check_at(item, of.item(), path, errors);
         path.truncate(length);
     }
+}
+
+/// Refuses an item that cannot be told from others.
+fn check_item(item: &Value, list: &ListShape) -> Result<(), TypeMismatch> {
+    let why = match (list, item) {
+        (ListShape::Keyed(_), Value::Null) => "associative list with keys may not have a null element",
+        (ListShape::Keyed(_), item) if !item.is_object() => "associative list with keys may not have non-map elements",
+        (ListShape::Set, Value::Object(_)) => "associative list without keys has an element that's a map type",
+        (ListShape::Set, Value::Array(_)) => "not supported: associative list with lists as elements",
+        (ListShape::Set, Value::Null) => "associative list without keys has an element that's an explicit null",
+        _ => return Ok(()),
+    };
+    Err(why.into())
 }
 
 /// All fields of a new value.
@@ -382,4 +406,25 @@ pub fn path_with_keys(value: &Value, of: ValueShape, path: &str) -> String {
         }
     }
     text
+}
+
+/// Returns the error of server-side apply for a body that cannot be decoded; `None` when the value has the form that the field expects.
+pub fn mismatch_of(body: &Value, of: ValueShape, error: &DecodeError) -> Option<String> {
+    let rest = error.message.strip_prefix("json: cannot unmarshal ")?;
+    let (_, go_type) = rest.split_once(" of type ")?;
+    let mismatch = ExpectedForm::from_go_type(go_type).mismatch(value_at(body, &error.path)?)?;
+    Some(format!("{}: {mismatch}", path_with_keys(body, of, &error.path)))
+}
+
+/// The value at a decoder's path, such as `spec.containers[0].image`.
+fn value_at<'v>(body: &'v Value, path: &str) -> Option<&'v Value> {
+    let mut value = body;
+    for name in path.split('.') {
+        let (name, indexes) = name.split_at(name.find('[').unwrap_or(name.len()));
+        value = value.get(name)?;
+        for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
+            value = value.get(index)?;
+        }
+    }
+    Some(value)
 }

@@ -12,7 +12,7 @@ use crate::object::patch::is_deeper_than;
 use crate::object::yaml::DuplicateKey;
 use crate::object::{Object, Reason, Status, format_hex, yaml};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Error message for other media types.
 const UNSUPPORTED_MEDIA_TYPE: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
@@ -20,6 +20,8 @@ const UNSUPPORTED_MEDIA_TYPE: &str = "the body of the request was in an unknown 
 /// Error message of a resource without protobuf encoding.
 const NO_PROTOBUF: &str = "the body of the request was in an unknown format - accepted media types include: application/json, \
                            application/yaml";
+/// The fields of the struct that Go reads the kind of a body into.
+const TYPE_FIELDS: &str = r#"APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"""#;
 /// Maximum length of an unreadable body in the error message.
 const MAX_SHOWN_BYTES: usize = 1024;
 
@@ -27,7 +29,7 @@ const MAX_SHOWN_BYTES: usize = 1024;
 pub fn value(request: &ApiRequest, (api_version, kind): (&str, &str)) -> ServeResult<Value> {
     let media = media_type(request);
     let read = match media {
-        "" | "application/json" => json(&request.body),
+        "" | "application/json" => read_json(&request.body),
         "application/yaml" => from_yaml(&request.body),
         media => match (media, protobuf::is_known(api_version, kind)) {
             (PROTOBUF, true) => return from_protobuf(&request.body, api_version, kind),
@@ -99,31 +101,47 @@ fn unsupported(text: &str) -> Status {
 }
 
 /// Parses a JSON object; the error has Go's wording.
-pub fn json(body: &[u8]) -> std::result::Result<Value, String> {
+pub fn read_json(body: &[u8]) -> std::result::Result<Value, String> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| json_syntax::find_error(body).unwrap_or_else(|| error.to_string()))?;
-    let what = match &value {
+    match &value {
         Value::Object(_) if is_deeper_than(&value, yaml::MAX_DEPTH) => {
-            return Err(format!("exceeded max depth of {}", yaml::MAX_DEPTH));
+            Err(format!("exceeded max depth of {}", yaml::MAX_DEPTH))
         }
-        Value::Object(_) => return Ok(value),
+        Value::Object(_) => Ok(value),
+        // Go leaves the value as it is.
+        Value::Null => Ok(json!({})),
+        other => {
+            Err(format!("json: cannot unmarshal {} into Go value of type struct {{ {TYPE_FIELDS} }}", json_type(other)))
+        }
+    }
+}
+
+/// The type of a value in Go's errors of decoding.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Object(_) => "object",
         Value::Array(_) => "array",
         Value::String(_) => "string",
         Value::Number(_) => "number",
         Value::Bool(_) => "bool",
         Value::Null => "null",
-    };
-    Err(format!("json: cannot unmarshal {what} into Go value of type struct"))
+    }
 }
 
 /// Parses a YAML map, which includes JSON.
 pub fn from_yaml(body: &[u8]) -> std::result::Result<Value, String> {
+    let unread = |error: yaml::YamlError| format!("error converting YAML to JSON: {error}");
     let text = yaml::decode_bytes(body).map_err(|error| error.to_string())?;
-    let mut documents = yaml::documents(&text).map_err(|error| error.to_string())?;
+    let mut documents = yaml::documents(&text).map_err(unread)?;
     match documents.len() {
         1 if documents[0].value.is_object() => Ok(documents.remove(0).value),
         0 => Err("unexpected end of JSON input".into()),
-        1 => Err("json: cannot unmarshal a value that is not a map into Go value of type struct".into()),
+        1 => {
+            let found = json_type(&documents[0].value);
+            let why = format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+            Err(format!("error unmarshaling JSON: while decoding JSON: {why}"))
+        }
         several => Err(format!("{several} documents where one is expected")),
     }
 }
@@ -215,7 +233,10 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
     if found == (asked.api_version.as_str(), kind.kind) {
         return Ok(());
     }
-    if found.1 == kind.kind || kind.custom.is_some() && found.0 != asked.api_version {
+    let group = |api_version: &str| api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+    // Kubernetes knows several versions of a built-in kind, all of one group.
+    let is_known = found.1 == kind.kind && found.0.contains('/') && group(found.0) == group(&asked.api_version);
+    if is_known || kind.custom.is_some() && found.0 != asked.api_version {
         return Err(other_version(found.0, asked));
     }
     if kind.custom.is_some() {
@@ -285,7 +306,10 @@ mod tests {
         let told = "invalid character 'n' looking for beginning of object key string ({nope)";
         assert_eq!(read("", "{nope"), unread(told));
         assert_eq!(read("application/json", ""), unread("unexpected end of JSON input (<empty>)"));
-        assert_eq!(read("", "[]"), unread("json: cannot unmarshal array into Go value of type struct (5b5d)"));
+        assert_eq!(
+            read("", "[]"),
+            unread(&format!("json: cannot unmarshal array into Go value of type struct {{ {TYPE_FIELDS} }} (5b5d)"))
+        );
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(115), "]".repeat(115));
         assert!(read("", &deep).is_err_and(|(_, text)| text.contains("exceeded max depth")));
         assert_eq!(read("application/yaml; charset=utf-8", "a: yes"), Ok(serde_json::json!({"a": true})));

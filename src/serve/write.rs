@@ -14,7 +14,7 @@ use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, FieldValidation, WriteOptions, WriteReply};
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Error message for an unknown patch type.
 const UNKNOWN_PATCH_TYPE: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
@@ -123,20 +123,22 @@ pub fn applier(request: &ApiRequest) -> ServeResult<&str> {
     })
 }
 
-/// Reads the configuration of a server-side apply, which has to name its version. Also returns warnings about it.
+/// Reads the configuration of a server-side apply, which has to name its version and kind. Also returns warnings about it.
 pub fn configuration(
     request: &ApiRequest,
-    api_version: &str,
+    expected: (&str, &str),
     validation: FieldValidation,
 ) -> ServeResult<(Value, Vec<String>)> {
-    let read = body::from_yaml(&request.body);
+    let read = if request.body.is_empty() { Ok(json!({})) } else { body::from_yaml(&request.body) };
     let config = read.map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
-    match config["apiVersion"].as_str().unwrap_or_default() {
-        found if found == api_version => Ok((config, body::duplicate_key_warnings(&request.body, validation)?)),
-        found => Err(Status::bad_request(format!(
-            "Incorrect version specified in apply patch. Specified patch version: {found}, expected: {api_version}"
-        ))),
+    let text = |field: &str| config[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if (api_version, kind) != expected {
+        let slash = if api_version.contains('/') { "" } else { "/" };
+        return Err(Status::bad_request(format!("invalid object type: {slash}{api_version}, Kind={kind}")));
     }
+    let warnings = body::duplicate_key_warnings(&request.body, validation)?;
+    Ok((config, warnings))
 }
 
 /// Applies a configuration to an object or its status; creates a missing object.
@@ -144,21 +146,32 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
     let show = ReadPresentation::from_request(request, asked)?;
     let options = options::write_options(request, "PatchOptions")?;
     let manager = applier(request)?;
-    let (config, mut warnings) = configuration(request, &asked.api_version, options.field_validation)?;
+    let (config, mut warnings) =
+        configuration(request, (&asked.api_version, asked.kind.kind), options.field_validation)?;
+    let names_namespace = config["metadata"]["namespace"].as_str().is_some_and(|text| !text.is_empty());
     let mut config = body::check_object(config, asked)?;
     let is_unnamed = config.value_at(&["metadata", "name"]).is_none_or(Value::is_null);
     if !is_unnamed {
         check_name(&config, asked.name)?;
     }
     let force = request.flag("force");
-    let done = api.write(options.dry_run, |txn| {
+    // Errors name the namespace as the body does.
+    let as_written = |status: Status| match names_namespace {
+        true => status,
+        false => {
+            let written = format!("object ({}/", asked.namespace.unwrap_or_default());
+            Status { message: status.message.replacen(&written, "object (/", 1), ..status }
+        }
+    };
+    let applied = api.write(options.dry_run, |txn| {
         // The name of an object that exists comes from the path; a new object has to bring its own.
         if is_unnamed && !txn.exists(&asked.key())? {
             check_name(&config, asked.name)?;
         }
         config.set(&["metadata", "name"], asked.name);
         apply_patch(txn, asked.kind, &config, (manager, force), part, &options)
-    })?;
+    });
+    let done = applied.map_err(as_written)?;
     let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };
     warnings.extend(done.warnings);
     Ok(written(&show, code, WriteReply::changed(done.object, warnings)))

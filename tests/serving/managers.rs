@@ -128,7 +128,7 @@ fn fields_of_a_custom_kind_are_those_of_the_requested_version() {
         let (code, applied) = apply("v1beta1", "a", "two");
         assert_eq!((code, applied["spec"]["items"].as_array().map(Vec::len)), (200, Some(2)), "{applied}");
         let (code, status) = apply("v1beta1", "b", "three");
-        let message = "failed to create typed patch object (default/x; example.org/v1beta1, Kind=Bar): .spec.b: field not declared in schema";
+        let message = "failed to create typed patch object (/x; example.org/v1beta1, Kind=Bar): .spec.b: field not declared in schema";
         assert_eq!((code, &status["message"]), (500, &json!(message)));
         let template = json!({"apiVersion": "v1", "apiversion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}, "age": 1}});
         let config = json!({"apiVersion": "example.org/v1beta1", "kind": "Bar", "metadata": {"name": "x", "age": 1}, "spec": {"template": template}});
@@ -136,7 +136,7 @@ fn fields_of_a_custom_kind_are_those_of_the_requested_version() {
         let (code, status) = server.ask("PATCH", &path, APPLY, &config.to_string());
         let undeclared = [".metadata.age", ".spec.template.apiversion", ".spec.template.metadata.age"];
         let message = format!(
-            "failed to create typed patch object (default/x; example.org/v1beta1, Kind=Bar): errors:{}",
+            "failed to create typed patch object (/x; example.org/v1beta1, Kind=Bar): errors:{}",
             undeclared.map(|path| format!("\n  {path}: field not declared in schema")).concat()
         );
         assert_eq!((code, &status["message"]), (500, &json!(message)));
@@ -151,14 +151,22 @@ fn fields_of_a_custom_kind_are_those_of_the_requested_version() {
 }
 
 #[test]
-fn configuration_names_its_version() {
+fn configuration_names_its_version_and_kind() {
     on_server(|server| {
-        for (version, found) in [("", ""), ("apiVersion: v2, ", "v2")] {
-            let config = format!("{{{version}kind: ConfigMap, metadata: {{name: a}}}}");
-            let (code, status) = server.ask("PATCH", &format!("{MAPS}/a?fieldManager=me"), APPLY, &config);
-            let message =
-                format!("Incorrect version specified in apply patch. Specified patch version: {found}, expected: v1");
-            assert_eq!((code, &status["message"]), (400, &json!(message)));
+        for (config, message) in [
+            ("{kind: ConfigMap, metadata: {name: a}}", "invalid object type: /, Kind=ConfigMap"),
+            ("{apiVersion: v2, kind: ConfigMap, metadata: {name: a}}", "invalid object type: /v2, Kind=ConfigMap"),
+            ("{apiVersion: v1, metadata: {name: a}}", "invalid object type: /v1, Kind="),
+            ("{apiVersion: apps/v1, kind: Deployment}", "invalid object type: apps/v1, Kind=Deployment"),
+            ("", "invalid object type: /, Kind="),
+            (
+                "abc",
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of \
+                 type map[string]interface {}",
+            ),
+        ] {
+            let (code, status) = server.ask("PATCH", &format!("{MAPS}/a?fieldManager=me"), APPLY, config);
+            assert_eq!((code, &status["message"]), (400, &json!(message)), "{config}");
         }
     });
 }

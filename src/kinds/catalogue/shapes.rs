@@ -12,9 +12,9 @@ pub const ATOMIC: FieldShape = FieldShape { form: FieldForm::Atomic, in_place: f
 /// A set of texts or numbers.
 pub const SET: FieldShape = FieldShape { form: FieldForm::Set, in_place: false, of: &ANY };
 /// The key of lists whose items have names.
-pub const NAME: &[(&str, Option<&str>)] = &[("name", None)];
+pub const NAME: &[(&str, Option<&str>)] = &[("name", Some(""))];
 /// The key of lists with one item per type.
-pub const TYPE: &[(&str, Option<&str>)] = &[("type", None)];
+pub const TYPE: &[(&str, Option<&str>)] = &[("type", Some(""))];
 /// Conditions, which their type identifies.
 pub const CONDITIONS: (&str, FieldShape) = ("conditions", keyed_list(TYPE, &ANY));
 /// The metadata of an object.
@@ -32,7 +32,7 @@ pub const TEMPLATE: (&str, FieldShape) = ("template", in_place(map(&POD_TEMPLATE
 pub static ANY: StructShape = StructShape::new(&[]);
 /// The metadata of objects.
 pub static METADATA: StructShape =
-    StructShape::new(&[("finalizers", SET), ("ownerReferences", keyed_atomic_list(&[("uid", None)]))]);
+    StructShape::new(&[("finalizers", SET), ("ownerReferences", keyed_atomic_list(&[("uid", Some(""))]))]);
 /// A type whose only special field is `conditions`.
 pub static JUST_CONDITIONS: StructShape = StructShape::new(&[CONDITIONS]);
 /// An object without special fields.
@@ -51,8 +51,8 @@ static CONTAINER: StructShape = StructShape::new(&[
     ("env", keyed_list(NAME, &ENV)),
     ("ports", keyed_list(&[("containerPort", None), ("protocol", Some("TCP"))], &ANY)),
     ("resources", map(&RESOURCES)),
-    ("volumeDevices", keyed_list(&[("devicePath", None)], &ANY)),
-    ("volumeMounts", keyed_list(&[("mountPath", None)], &ANY)),
+    ("volumeDevices", keyed_list(&[("devicePath", Some(""))], &ANY)),
+    ("volumeMounts", keyed_list(&[("mountPath", Some(""))], &ANY)),
 ]);
 static WITH_SECRET: StructShape = StructShape::new(&[("secretRef", ATOMIC)]);
 static CLAIM_TEMPLATE: StructShape = StructShape::new(&[META, ("spec", in_place(map(&CLAIM_SPEC)))]);
@@ -77,13 +77,13 @@ pub static POD_SPEC: StructShape = StructShape::new(&[
     ("affinity", map(&AFFINITY)),
     ("containers", in_place(keyed_list(NAME, &CONTAINER))),
     ("ephemeralContainers", keyed_list(NAME, &CONTAINER)),
-    ("hostAliases", keyed_list(&[("ip", None)], &ANY)),
+    ("hostAliases", keyed_list(&[("ip", Some(""))], &ANY)),
     ("imagePullSecrets", keyed_atomic_list(&[("name", Some(""))])),
     ("initContainers", keyed_list(NAME, &CONTAINER)),
     ("nodeSelector", ATOMIC),
     ("resourceClaims", keyed_list(NAME, &ANY)),
     ("schedulingGates", keyed_list(NAME, &ANY)),
-    ("topologySpreadConstraints", keyed_list(&[("topologyKey", None), ("whenUnsatisfiable", None)], &SPREAD)),
+    ("topologySpreadConstraints", keyed_list(&[("topologyKey", Some("")), ("whenUnsatisfiable", Some(""))], &SPREAD)),
     ("volumes", keyed_list(NAME, &VOLUME)),
 ]);
 /// A pod template.

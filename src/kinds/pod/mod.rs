@@ -91,7 +91,7 @@ static SHAPE: StructShape = StructShape::new(&[
 ]);
 static STATUS_SHAPE: StructShape = StructShape::new(&[
     shapes::CONDITIONS,
-    ("podIPs", shapes::keyed_list(&[("ip", None)], &shapes::ANY)),
+    ("podIPs", shapes::keyed_list(&[("ip", Some(""))], &shapes::ANY)),
     ("resourceClaimStatuses", shapes::keyed_list(shapes::NAME, &shapes::ANY)),
 ]);
 

@@ -3,12 +3,14 @@
 //! Reports unknown fields, and stores quantities, which may be numbers, in canonical form.
 //! Never: depends on a kind. Start reading at [`TypedReader`].
 
+mod error;
 mod go_types;
 mod guess;
 
 use super::super::shared::omit::ZERO_TIME;
 use crate::go::base64;
 use crate::object::{Quantity, time};
+pub use error::ReadError;
 pub use go_types::is_text_type;
 use guess::ElementGuess;
 use itertools::Itertools;
@@ -16,30 +18,6 @@ use serde::de::value::{StrDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
-use std::fmt;
-
-/// A type error with Go's wording.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadError {
-    /// Path of the value, such as `spec.containers[0].env[1].value`.
-    pub path: String,
-    /// Go's message.
-    pub message: String,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-impl de::Error for ReadError {
-    fn custom<T: fmt::Display>(message: T) -> ReadError {
-        ReadError { path: String::new(), message: message.to_string() }
-    }
-}
 
 /// A field that is not in the typed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
