@@ -6,6 +6,7 @@ use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::check_verb;
 use super::forward::{ForwardedAction, ForwardedWrite};
 use super::local_api_services;
+use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
 use crate::controllers::garbage::{FOREGROUND, ORPHAN};
@@ -61,6 +62,15 @@ pub(super) fn delete_admitted(
     mark_or_remove(txn, (kind, key), old, options, warnings)
 }
 
+/// Removes a pod that a deletion with [`DeleteOptions::only_marks`] has marked, if nothing else keeps it; none when it is gone already.
+pub fn remove_marked(txn: &mut dyn Transaction, kind: &Kind, marked: &Object) -> ApiResult<Option<WriteReply>> {
+    let key = key_of(kind, marked);
+    let Some(old) = txn.get_shared(&key)?.filter(|old| old.uid() == marked.uid() && is_due(kind, old)) else {
+        return Ok(None);
+    };
+    mark_or_remove(txn, (kind, &key), old, &DeleteOptions::default(), Vec::new()).map(Some)
+}
+
 /// Carries out a deletion.
 fn mark_or_remove(
     txn: &mut dyn Transaction,
@@ -83,7 +93,8 @@ fn mark_or_remove(
             false => shorten(&mut object, grace, txn.now()),
         }
     }
-    if is_due(kind, &object) {
+    let stays_marked = first && options.only_marks && kind.resource == "pods";
+    if is_due(kind, &object) && !stays_marked {
         // An object that is removed at once never had a deletion timestamp; only pods do, even without grace. Watchers see them marked before
         // they are gone: LeaderWorkerSet, for one, acts only on the mark.
         let last = match (first, kind.resource.0) {
@@ -248,6 +259,29 @@ mod tests {
             (entry.change.live().is_some(), object.deletion().is_some())
         };
         assert_eq!(entries.iter().map(marks).collect::<Vec<_>>(), [(true, true), (false, true)]);
+    }
+
+    #[test]
+    fn pod_that_is_only_marked_is_removed_in_a_second_step() {
+        let mut api = Api::in_memory("test").unwrap();
+        let kind = kinds::by_name("pods").unwrap();
+        let options = DeleteOptions { only_marks: true, ..DeleteOptions::default() };
+        for (name, finalizers) in [("a", json!([])), ("b", json!(["x.y/z"]))] {
+            let body = Object(json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "finalizers": finalizers},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+            api.write(false, |txn| create(txn, kind, &body, &WriteOptions::default())).unwrap();
+            let key = Key::new(Resource("pods"), "default", name);
+            let marked = api.write(false, |txn| delete(txn, kind, &key, &options)).unwrap().object;
+            assert_eq!(marked.int(&["metadata", "deletionGracePeriodSeconds"]), Some(0));
+            assert!(api.read_view(|txn| txn.get(&key)).unwrap().is_some(), "{name}");
+            let is_kept = name == "b";
+            for is_first in [true, false] {
+                let removed = api.write(false, |txn| remove_marked(txn, kind, &marked)).unwrap();
+                assert_eq!(removed.is_some(), is_first && !is_kept, "{name}");
+                assert_eq!(api.read_view(|txn| txn.get(&key)).unwrap().is_some(), is_kept, "{name}");
+            }
+        }
     }
 
     #[test]

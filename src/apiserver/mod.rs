@@ -149,6 +149,8 @@ pub struct DeleteOptions {
     pub dry_run: bool,
     /// The `apiVersion` of the request; none for the kind's newest.
     pub api_version: Option<String>,
+    /// Whether a pod without grace is only marked. The caller then removes it with [`delete::remove_marked`].
+    pub only_marks: bool,
 }
 
 /// A write that went through.

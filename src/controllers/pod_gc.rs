@@ -18,7 +18,7 @@ const MAX_ENDED: usize = 12_500;
 /// Seconds before a pod without a node is collected, since its node may be about to appear.
 const QUARANTINE: i64 = 40;
 
-/// Seconds before a deleted pod without a node, which no kubelet ends, is marked as failed (Kubernetes looks every 20 s).
+/// Seconds before a deleted pod without a node, which no kubelet ends, is marked as failed and removed (Kubernetes looks every 20 s).
 const UNSCHEDULED_GRACE: i64 = 20;
 
 /// The loop that collects lost pods.
@@ -91,12 +91,12 @@ fn collect_ended(world: &World, plan: &mut Plan) {
     }
 }
 
-/// Whether a deleted pod is kept by its finalizers alone, and no kubelet writes that it has ended.
+/// Whether no kubelet ends a deleted pod, which its finalizers keep, or which a server marked and did not remove.
 fn is_unscheduled(row: &Row) -> bool {
     row.is_deleting() && row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal())
 }
 
-/// Marks deleted pods without a node as failed: their owners wait for their end.
+/// Marks deleted pods without a node as failed, since their owners wait for their end, and removes those that no finalizer keeps.
 fn fail_unscheduled(world: &World, plan: &mut Plan) {
     for row in world.list("pods").filter(|row| is_unscheduled(row)).take(BURST) {
         let until = row.deletion.unwrap_or(world.now).later(SignedDuration::from_secs(UNSCHEDULED_GRACE));
@@ -104,6 +104,9 @@ fn fail_unscheduled(world: &World, plan: &mut Plan) {
             plan.wake_at(until);
         } else {
             fail(row, "it is deleted and has no node", None, plan);
+            if row.finalizers.is_empty() {
+                remove(row, "it is deleted and has no node", plan);
+            }
         }
     }
 }
@@ -121,6 +124,7 @@ fn collect_lost(world: &World, node: &str, plan: &mut Plan) {
             let message = "PodGC: node no longer exists";
             let mut condition = condition::new("DisruptionTarget", "True", "DeletionByPodGC", message, world.now);
             condition["lastProbeTime"] = json!(null);
+            condition["observedGeneration"] = row.generation.into();
             fail(row, "its node is gone", Some(condition), plan);
         }
         // A pod that only finalizers keep needs no second deletion.
@@ -150,8 +154,23 @@ fn remove(row: &Row, why: &str, plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::controllers::testing::cluster;
-    use serde_json::json;
+    use crate::world::WriteVerb;
+
+    #[test]
+    fn marked_pod_without_a_node_is_removed_after_a_while() {
+        let mut cluster = cluster("");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u",
+            "deletionTimestamp": crate::object::time::rfc3339(cluster.world.now), "deletionGracePeriodSeconds": 0},
+            "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}});
+        cluster.world.put(Key::new(Resource("pods"), "default", "p"), pod.to_string().into());
+        let key = Key::new(Resource(ROOT), "", "");
+        assert!(plan(&cluster.world, &key).writes.is_empty());
+        cluster.world.now = cluster.world.now.later(SignedDuration::from_secs(UNSCHEDULED_GRACE));
+        let writes = plan(&cluster.world, &key).writes;
+        assert!(writes.iter().any(|write| matches!(&write.verb, WriteVerb::Delete { uid, .. } if **uid == *"u")));
+    }
 
     #[test]
     fn deleted_pod_without_a_node_fails_after_a_while() {

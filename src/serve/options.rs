@@ -33,7 +33,8 @@ pub fn write_options(request: &ApiRequest, of: &str) -> ServeResult<WriteOptions
         Some("Strict") => FieldValidation::Strict,
         Some("Ignore") => FieldValidation::Ignore,
         Some(other) => {
-            let message = format!("Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\"");
+            let message =
+                format!("Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"");
             return Err(wrong(of, "fieldValidation", "FieldValueNotSupported", message));
         }
     };
@@ -75,7 +76,20 @@ fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResu
 /// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
 pub fn delete_options(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
     let options = if request.body.is_empty() { json!({}) } else { body::value(request, ("v1", "DeleteOptions"))? };
-    read_delete_options(request, &options)
+    let kind = options["kind"].as_str().unwrap_or_default();
+    if !["", "DeleteOptions"].contains(&kind) {
+        let version = options["apiVersion"].as_str().filter(|text| !text.is_empty()).unwrap_or("meta.k8s.io/v1");
+        return Err(Status::bad_request(format!("no kind {kind:?} is registered for version {version:?}")));
+    }
+    let grace = &options["gracePeriodSeconds"];
+    if !grace.is_null() && !grace.is_i64() {
+        let found = body::json_type(grace);
+        return Err(Status::bad_request(format!(
+            "json: cannot unmarshal {found} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+        )));
+    }
+    let (deletion, dry_run) = read_delete_options(request, &options)?;
+    Ok((DeleteOptions { only_marks: !dry_run, ..deletion }, dry_run))
 }
 
 /// Like [`delete_options`], with options that were read already.
@@ -102,6 +116,7 @@ pub fn read_delete_options(request: &ApiRequest, options: &Value) -> ServeResult
     let deletion = DeleteOptions {
         dry_run,
         api_version: None,
+        only_marks: false,
         grace: options["gracePeriodSeconds"].as_i64().or(request.number("gracePeriodSeconds")?),
         propagation,
         uid: text(&options["preconditions"]["uid"]),

@@ -7,15 +7,21 @@ use super::read::ListPart;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
 use super::{ServeResult, not_allowed};
-use crate::apiserver::delete::{DeleteOptions, default_propagation, delete};
+use crate::apiserver::delete::{DeleteOptions, default_propagation, delete, is_due, remove_marked};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{Api, ApiResult, Transaction, WriteReply};
 use crate::kinds::{Kind, job};
 use crate::object::{Key, Object, Reason, Status};
+use std::thread;
+use std::time::Duration;
 
 /// The warning for clients that rely on the default propagation policy of Jobs.
 const JOBS_KEEP_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
                               set propagationPolicy=Orphan to suppress this warning";
+
+/// Time between the mark of a pod without grace and its removal, each a transaction. As with etcd, controllers that act on the mark, such as
+/// LeaderWorkerSet's, have this time to read the marked pod.
+const MARK_TIME: Duration = Duration::from_millis(5);
 
 /// Returns the warnings about the options of a deletion.
 fn warnings(kind: &Kind, deletion: &DeleteOptions) -> Vec<String> {
@@ -49,16 +55,41 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     {
         show.converted_object(api, stored)?;
     }
-    let (is_gone, reply) = api.write(dry_run, |txn| {
+    let (mut is_gone, mut reply) = api.write(dry_run, |txn| {
         let reply = delete_for_client(txn, asked.kind, &key, deletion.clone())?;
         Ok((!txn.exists(&key)?, reply))
     })?;
+    if !is_gone && !dry_run && is_only_marked(asked.kind, &reply) {
+        thread::sleep(MARK_TIME);
+        let removed = api.write(false, |txn| remove_marked(txn, asked.kind, &reply.object))?;
+        is_gone = true;
+        if let Some(removed) = removed {
+            reply = WriteReply { warnings: reply.warnings, ..removed };
+        }
+    }
     let object = show.converted_object(api, Object::clone(&reply.object))?;
     let mut answer = answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply });
     if !is_gone && options::tells_pending_deletion(request) {
         answer.code = 202;
     }
     Ok(answer.warning(&warnings(asked.kind, &deletion)))
+}
+
+/// Whether a deletion may have only marked a pod, which then has to be removed.
+fn is_only_marked(kind: &Kind, reply: &WriteReply) -> bool {
+    kind.resource == "pods" && is_due(kind, &reply.object)
+}
+
+/// Removes the pods of a collection that were only marked.
+fn remove_all_marked(api: &mut Api, kind: &Kind, deleted: &[Object]) -> ApiResult<()> {
+    thread::sleep(MARK_TIME);
+    let mut rest = deleted.iter().peekable();
+    while rest.peek().is_some() {
+        for (_, outcome) in api.write_next(false, &mut rest, |txn, marked| remove_marked(txn, kind, marked)) {
+            outcome?;
+        }
+    }
+    Ok(())
 }
 
 fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {
@@ -82,7 +113,7 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         show.converted(api, found.clone())?;
     }
     let mut rest = found.into_iter().peekable();
-    let mut deleted = Vec::new();
+    let (mut deleted, mut has_marked) = (Vec::new(), false);
     while rest.peek().is_some() {
         let done = api.write_next(dry_run, &mut rest, |txn, object| {
             let api_version = Some(asked.api_version.clone());
@@ -92,13 +123,19 @@ pub fn delete_collection(api: &mut Api, request: &ApiRequest, asked: &ResolvedTa
         });
         for (_, outcome) in done {
             match outcome {
-                Ok(reply) => deleted.push(reply.into_object()),
+                Ok(reply) => {
+                    has_marked |= !dry_run && is_only_marked(asked.kind, &reply);
+                    deleted.push(reply.into_object());
+                }
                 // Another client was faster.
                 Err(Status { reason: Reason::NotFound, .. }) => {}
                 Err(Status { reason: Reason::Conflict, .. }) if !has_preconditions => {}
                 Err(status) => return Err(status),
             }
         }
+    }
+    if has_marked {
+        remove_all_marked(api, asked.kind, &deleted)?;
     }
     Ok(show.answer_list(deleted, meta).warning(&warnings(asked.kind, &deletion)))
 }
