@@ -61,6 +61,7 @@ pub fn mark_disrupted(world: &World, pod: &Object, (reason, message): (&str, &st
     let mut conditions = pod.items(&["status", "conditions"]).to_vec();
     let mut condition = condition::new("DisruptionTarget", "True", reason, message, world.now);
     condition["lastProbeTime"] = Value::Null;
+    condition["observedGeneration"] = pod.generation().into();
     condition::set(&mut conditions, condition);
     let mut new = status::status_map(pod);
     status::set_conditions(&mut new, conditions);

@@ -21,7 +21,14 @@ pub struct LoopMemory {
     pub job_backoffs: HashMap<Key, JobBackoff>,
     /// The blocked listeners that events have reported, by Service or pod.
     pub reported_listeners: BTreeMap<Key, Vec<BlockedListener>>,
+    /// The uids of nodes that were removed, until an event reports it.
+    pub removed_nodes: BTreeMap<Key, Str>,
+    /// The times since when nodes have NoExecute taints, by node and key, of taints that do not say it themselves.
+    pub tainted_since: BTreeMap<Key, BTreeMap<String, Time>>,
 }
+
+/// Maximum number of removed nodes that wait for an event.
+pub const MAX_REMOVED_NODES: usize = 1000;
 
 /// A fact that a loop needs in its next plan and that no object keeps. It is lost when the control plane ends.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +42,18 @@ pub enum Memory {
     ConnectionsReported {
         /// The pod.
         pod_uid: Str,
+    },
+    /// An event of this plan reports that a node was removed.
+    NodeRemovalReported {
+        /// The node.
+        node: Key,
+    },
+    /// The times since when a node has taints that do not say it themselves, by the taints' keys.
+    TaintedSince {
+        /// The node.
+        node: Key,
+        /// The times; none when there is no such taint, or nothing waits for one.
+        since: BTreeMap<String, Time>,
     },
     /// An event of this plan reports the last failure of a probe.
     ProbeReported {
@@ -112,6 +131,15 @@ impl World {
                 } else {
                     self.loop_memory.reported_listeners.insert(about.clone(), listeners);
                 }
+            }
+            Memory::NodeRemovalReported { node } => {
+                self.loop_memory.removed_nodes.remove(node);
+            }
+            Memory::TaintedSince { node, since } if since.is_empty() => {
+                self.loop_memory.tainted_since.remove(node);
+            }
+            Memory::TaintedSince { node, since } => {
+                self.loop_memory.tainted_since.insert(node.clone(), since.clone());
             }
             Memory::Autoscaler { uid, state } => {
                 self.loop_memory.autoscalers.insert(uid.clone(), (**state).clone());

@@ -460,6 +460,14 @@ impl World {
         self.replace(key.clone(), None);
     }
 
+    /// Remembers a removed node until its loop has reported the removal.
+    fn note_removed_node(&mut self, key: &Key, node: Option<&Row>) {
+        let removed = &mut self.loop_memory.removed_nodes;
+        if let Some(node) = node.filter(|_| removed.len() < loop_memory::MAX_REMOVED_NODES) {
+            removed.insert(key.clone(), node.uid.clone());
+        }
+    }
+
     fn replace(&mut self, key: Key, row: Option<Arc<Row>>) -> Option<Arc<Row>> {
         let place = (key.namespace.clone(), key.name.clone());
         let rows = self.rows.entry(key.resource).or_default();
@@ -483,8 +491,12 @@ impl World {
             ("nodes", Some(row)) => {
                 let promised = self.pods_nominated_to.get(&row.key.name).map_or(0, KeySet::len);
                 self.node_cache.put(row, promised);
+                self.loop_memory.removed_nodes.remove(&key);
             }
-            ("nodes", None) => self.node_cache.remove(&key.name),
+            ("nodes", None) => {
+                self.node_cache.remove(&key.name);
+                self.note_removed_node(&key, old.as_deref());
+            }
             ("namespaces", _) => self.drop_domain_counts(),
             _ => {}
         }

@@ -390,9 +390,20 @@ impl Plan {
         reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) {
+        self.event_about((&row.key, &row.uid), kind, reason, message);
+    }
+
+    /// Adds an event about an object that may be gone, by its key and uid.
+    pub fn event_about(
+        &mut self,
+        (key, uid): (&Key, &Str),
+        kind: EventType,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) {
         self.events.push(PlannedEvent {
-            about: row.key.clone(),
-            uid: row.uid.clone(),
+            about: key.clone(),
+            uid: uid.clone(),
             field_path: String::new(),
             kind,
             reason: reason.into(),

@@ -192,7 +192,11 @@ impl Facts {
                     known.throttled = ThrottlingState::Reported;
                 }
             }
-            Memory::ListenersReported { .. } | Memory::Autoscaler { .. } | Memory::JobBackoff { .. } => {}
+            Memory::ListenersReported { .. }
+            | Memory::NodeRemovalReported { .. }
+            | Memory::TaintedSince { .. }
+            | Memory::Autoscaler { .. }
+            | Memory::JobBackoff { .. } => {}
         }
     }
 

@@ -12,7 +12,7 @@ use super::status;
 use crate::kinds::shared::omit;
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Resource, Time, condition, time};
-use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
+use crate::world::{EventType, Loop, Memory, Plan, Row, World, WriteVerb};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -60,7 +60,10 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
+    let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else {
+        report_removal(world, key, &mut plan);
+        return plan;
+    };
     let object = row.object();
     if is_silent(world, row, &object, &mut plan) {
         set_unknown(world, row, &object, &mut plan);
@@ -86,6 +89,15 @@ fn plan(world: &World, key: &Key) -> Plan {
         mark_pods_unready(world, row, &object, &mut plan);
     }
     plan
+}
+
+/// Reports that a node was removed.
+fn report_removal(world: &World, key: &Key, plan: &mut Plan) {
+    if let Some(uid) = world.loop_memory.removed_nodes.get(key) {
+        let message = format!("Node {0} event: Removing Node {0} from Controller", key.name);
+        plan.event_about((key, uid), EventType::Normal, "RemovingNode", message);
+        plan.memory.push(Memory::NodeRemovalReported { node: key.clone() });
+    }
 }
 
 fn is_foreign(world: &World, row: &Row) -> bool {
@@ -307,6 +319,18 @@ mod tests {
         let taints = cluster.object("nodes", node).items(&["spec", "taints"]).to_vec();
         let text = |taint: &Value| format!("{}:{}", taint["key"].as_str().unwrap(), taint["effect"].as_str().unwrap());
         taints.iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn removed_node_is_reported_once() {
+        let mut cluster = cluster("");
+        cluster.settle();
+        let event = "event: RemovingNode Node a event: Removing Node a from Controller";
+        assert!(!cluster.logged(event));
+        cluster.delete("nodes", "a", Default::default());
+        cluster.settle();
+        assert!(cluster.logged(event));
+        assert!(cluster.world.loop_memory.removed_nodes.is_empty());
     }
 
     #[test]
