@@ -6,9 +6,10 @@ use super::World;
 use crate::object::{Key, Time};
 use jiff::SignedDuration;
 
-/// The pause after a second refusal in a row; doubled each time, up to the longest (client-go backs off up to 1000 s).
-const FIRST_PAUSE_SECONDS: i64 = 10;
-const MAX_PAUSE_SECONDS: i64 = 640;
+/// The pause after a second refusal in a row; doubled each time, up to the longest (client-go: 5 ms to
+/// 1000 s). It is longer than the queue's pause, so that a plan within it reports the refusal.
+const FIRST_PAUSE_MILLISECONDS: i64 = 20;
+const MAX_PAUSE_MILLISECONDS: i64 = 1_000_000;
 
 /// The last refusal of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +36,9 @@ impl World {
         let times = known.map_or(0, |known| known.times) + 1;
         let pause = match times {
             1 => 0,
-            _ => FIRST_PAUSE_SECONDS.saturating_mul(1 << (times - 2).min(20)).min(MAX_PAUSE_SECONDS),
+            _ => FIRST_PAUSE_MILLISECONDS.saturating_mul(1 << (times - 2).min(20)).min(MAX_PAUSE_MILLISECONDS),
         };
-        let again = self.now.saturating_add(SignedDuration::from_secs(pause)).unwrap_or(self.now);
+        let again = self.now.saturating_add(SignedDuration::from_millis(pause)).unwrap_or(self.now);
         let refusal = WriteRefusal { message: message.to_owned(), times, again, revision, generation };
         self.loop_memory.refusals.insert((by, about.clone()), refusal);
         times == 1
@@ -75,17 +76,18 @@ mod tests {
         let key = Key::new(Resource("replicasets.apps"), "default", "web");
         let mut world = World::new(start);
         let mut pauses = Vec::new();
-        for _ in 0..9 {
+        for _ in 0..20 {
             world.refuse("loop", &key, "no");
             let again = world.loop_memory.refusals[&("loop", key.clone())].again;
-            pauses.push(again.duration_since(world.now).as_secs());
+            pauses.push(again.duration_since(world.now).as_millis());
             // A write that succeeded in the meantime does not end the pause.
             if again > world.now {
                 world.forget_refusal("loop", &key);
             }
             world.now = again;
         }
-        assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 320, 640, 640]);
+        assert_eq!(pauses[..6], [0, 20, 40, 80, 160, 320]);
+        assert_eq!(pauses[15..18], [327_680, 655_360, 1_000_000]);
         world.forget_refusal("loop", &key);
         assert!(world.refuse("loop", &key, "no"), "it begins anew");
     }
