@@ -3,6 +3,7 @@
 //! Never: commits, or decides about a plan whose write is refused; the tick does. Start reading at [`stage_write`].
 
 use super::overlay::Overlay;
+use crate::apiserver::apply_patch::apply_patch;
 use crate::apiserver::bind::bind;
 use crate::apiserver::create::{PodTemplateCache, create_like};
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -16,6 +17,7 @@ use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Status};
 use crate::world::{Propagation, World, WriteVerb};
 use hashbrown::HashMap;
+use serde_json::json;
 use std::sync::Arc;
 
 /// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.
@@ -40,6 +42,10 @@ pub fn write_verb(
     let kinds = txn.kinds().clone();
     let options = WriteOptions::default();
     let component = component_name(&txn.request_user());
+    if let Some((manager, part, config)) = applied_fields(verb) {
+        let kind = kind_of(&kinds, &config)?;
+        return apply_patch(txn, kind, &config, (manager, true), part, &options).map(|_| ());
+    }
     match verb {
         WriteVerb::Create(object) => match template_cache {
             Some(template_cache) => create_like(txn, kind_of(&kinds, object)?, object, &options, template_cache),
@@ -62,6 +68,32 @@ pub fn write_verb(
         WriteVerb::Bind { pod, uid, node } => bind(txn, pod, uid, node),
         WriteVerb::Attempt { .. } => Ok(()),
     }
+}
+
+/// Returns the manager, the part and the fields of a write that Kubernetes' controller makes as a server-side apply.
+fn applied_fields(verb: &WriteVerb) -> Option<(&'static str, UpdatePart, Object)> {
+    let (object, manager, part, fields): (_, _, _, &[&[&str]]) = match verb {
+        WriteVerb::Update(object) if object.kind() == "ClusterRole" => {
+            (object, "clusterrole-aggregation-controller", UpdatePart::Main, &[&["rules"]])
+        }
+        WriteVerb::Status(object) if object.kind() == "ValidatingAdmissionPolicy" => {
+            let fields: &[&[&str]] = &[&["status", "observedGeneration"], &["status", "typeChecking"]];
+            (object, "validatingadmissionpolicy-status", UpdatePart::Status, fields)
+        }
+        WriteVerb::Status(object) if object.kind() == "ServiceCIDR" => {
+            let fields: &[&[&str]] = &[&["status", "conditions"]];
+            (object, "kubernetes-service-cidr-controller", UpdatePart::Status, fields)
+        }
+        _ => return None,
+    };
+    let mut config =
+        Object(json!({"apiVersion": object.api_version(), "kind": object.kind(), "metadata": {"name": object.name()}}));
+    for path in fields {
+        if let Some(value) = object.value_at(path) {
+            config.set(path, value.clone());
+        }
+    }
+    Some((manager, part, config))
 }
 
 /// The component that runs the controllers.
@@ -127,7 +159,6 @@ mod tests {
     use super::*;
     use crate::object::{Resource, Time};
     use crate::world::Row;
-    use serde_json::json;
 
     fn key(resource: &'static str, namespace: &str, name: &str) -> Key {
         Key::new(Resource(resource), namespace, name)
@@ -205,6 +236,53 @@ mod tests {
             refused.message.starts_with("pods \"w-\" is forbidden: error looking up service account"),
             "{refused:?}"
         );
+    }
+
+    #[test]
+    fn aggregated_rules_and_checked_policies_are_applied_by_their_controllers() {
+        let mut world = new_world();
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "whole"},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
+        let matched = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]});
+        let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
+            "spec": {"matchConstraints": matched, "validations": [{"expression": "true"}]}});
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+        let checked = json!({"observedGeneration": 1, "typeChecking": {}});
+        for (body, resource, field, value, manager, subresource, fields) in [
+            (
+                role,
+                "clusterroles.rbac.authorization.k8s.io",
+                "rules",
+                rules,
+                "clusterrole-aggregation-controller",
+                json!(null),
+                json!({"f:rules": {}}),
+            ),
+            (
+                policy,
+                "validatingadmissionpolicies.admissionregistration.k8s.io",
+                "status",
+                checked,
+                "validatingadmissionpolicy-status",
+                json!("status"),
+                json!({"f:status": {"f:observedGeneration": {}, "f:typeChecking": {}}}),
+            ),
+        ] {
+            let name = body["metadata"]["name"].as_str().unwrap().to_owned();
+            let mut cache = PodTemplateCache::default();
+            stage(&mut world, &WriteVerb::Create(Object(body)), &mut cache).unwrap();
+            let key = key(resource, "", &name);
+            let mut changed = world.get(&key).unwrap().object();
+            changed.set(&[field], value.clone());
+            let verb = if field == "status" { WriteVerb::Status(changed) } else { WriteVerb::Update(changed) };
+            stage(&mut world, &verb, &mut cache).unwrap();
+            let object = world.get(&key).unwrap().object();
+            assert_eq!(object.0[field], value);
+            let mut entries = object.items(&["metadata", "managedFields"]).iter();
+            let entry = entries.find(|entry| entry["manager"] == manager).unwrap();
+            assert_eq!(entry["operation"], "Apply");
+            assert_eq!((&entry["subresource"], &entry["fieldsV1"]), (&subresource, &fields));
+        }
     }
 
     #[test]
