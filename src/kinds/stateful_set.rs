@@ -56,6 +56,7 @@ impl Typed for StatefulSet {
 
     fn prepare(new: &mut Object, old: Option<&Object>) {
         omit::reset_status(new, old, json!({"replicas": 0, "availableReplicas": 0}));
+        drop_max_unavailable(new, old);
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
@@ -203,6 +204,14 @@ fn check_rolling(rolling: &RollingUpdateStatefulSetStrategy, path: &FieldPath, e
     }
 }
 
+/// Drops `maxUnavailable` unless the object has it already: Kubernetes 1.36 disables the feature MaxUnavailableStatefulSet by default.
+fn drop_max_unavailable(new: &mut Object, old: Option<&Object>) {
+    const FIELD: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+    if old.is_none_or(|old| old.value_at(&FIELD).is_none()) {
+        new.unset(&FIELD);
+    }
+}
+
 /// Prints the strategy like Go's struct.
 fn rolling_text(rolling: &RollingUpdateStatefulSetStrategy) -> String {
     let partition = rolling.partition.unwrap_or(0);
@@ -246,6 +255,19 @@ mod tests {
         let container = json!([{"name": "c", "image": "i"}]);
         let named = json!({"containers": container, "hostname": "A.b", "subdomain": "A_b"});
         assert_eq!(messages(named, json!([])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn max_unavailable_is_dropped_unless_the_object_has_it() {
+        let with =
+            |most: Value| Object(json!({"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": most}}}}));
+        let path = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
+        let without = Object(json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 1}}}}));
+        for (old, left) in [(None, None), (Some(without), None), (Some(with(json!(2))), Some(json!("50%")))] {
+            let mut new = with(json!("50%"));
+            StatefulSet::prepare(&mut new, old.as_ref());
+            assert_eq!(new.value_at(&path), left.as_ref(), "{old:?}");
+        }
     }
 
     #[test]

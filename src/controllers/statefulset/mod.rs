@@ -11,7 +11,6 @@ mod tally;
 mod tests;
 
 use super::claim::Owner;
-use super::percent;
 use super::pods::{self, BATCH, PodCreationBudget};
 use super::revisions::{self, History, REVISION_HASH};
 use crate::object::time::Shift;
@@ -234,13 +233,10 @@ impl<'w> StatefulSetState<'w> {
         true
     }
 
-    /// Replaces pods of other revisions, highest first, down to the partition: one at a time, or as many as may be unavailable.
+    /// Replaces pods of other revisions, highest first, down to the partition, one at a time. Kubernetes ignores `maxUnavailable` unless a
+    /// feature gate is set.
     fn roll(&mut self) {
         let partition = self.object.int(&["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or(0);
-        let allowed = self.max_unavailable();
-        if allowed > 1 {
-            return self.roll_many(partition, allowed);
-        }
         let newest = self.history.newest().name().to_owned();
         for ordinal in (self.start.saturating_add(partition)..self.ordinals().end).rev() {
             let Some(pod) = self.pods.get(&ordinal).copied() else { return };
@@ -251,37 +247,6 @@ impl<'w> StatefulSetState<'w> {
                 return self.plan.wait(format!("waiting for {} to be ready", pod.key.name));
             }
         }
-    }
-
-    /// Replaces several pods at a time. Every unavailable pod counts against the budget; outdated unavailable pods are
-    /// deleted at once.
-    fn roll_many(&mut self, partition: i64, allowed: i64) {
-        let newest = self.history.newest().name().to_owned();
-        let wanted: Vec<Option<&Arc<Row>>> = self.ordinals().map(|ordinal| self.pods.get(&ordinal).copied()).collect();
-        let stands = |set: &mut Self, pod: &Row| !pod.is_deleting() && set.is_available(pod);
-        let standing = wanted.iter().flatten().filter(|pod| stands(self, pod)).count() as i64;
-        let mut left = allowed - (self.replicas - standing);
-        for pod in wanted.into_iter().skip(partition.max(0) as usize).rev().flatten() {
-            if pod.is_deleting() || pod.label(REVISION_HASH) == Some(&newest) {
-                continue;
-            }
-            if self.is_available(pod) {
-                if left <= 0 {
-                    return self.plan.wait("waiting for pods to be ready before deleting more old ones");
-                }
-                left -= 1;
-            }
-            if pods::is_full(&self.plan) {
-                return;
-            }
-            self.delete(pod, "its template is out of date");
-        }
-    }
-
-    /// `maxUnavailable` of the strategy, at least one.
-    fn max_unavailable(&self) -> i64 {
-        let value = self.object.value_at(&["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"]);
-        percent::resolve_percent(value, self.replicas, false).unwrap_or(1).max(1)
     }
 
     fn clean_up(&mut self) {
