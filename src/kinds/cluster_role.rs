@@ -4,6 +4,7 @@ use super::shared::{omit, rbac, selector};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use serde_json::Value;
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
@@ -33,7 +34,11 @@ impl Typed for ClusterRole {
         let selectors = self.aggregation_rule.iter().flat_map(|rule| rule.cluster_role_selectors.iter().flatten());
         for (index, selector) in selectors.enumerate() {
             let path = FieldPath::root("aggregationRule").child("clusterRoleSelectors").index(index);
+            let before = errors.0.len();
             selector::check(selector, &path, errors);
+            if errors.0.len() > before {
+                errors.invalid(&path, Value::Null, "invalid label selector.");
+            }
         }
     }
 }

@@ -9,6 +9,9 @@ use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::storage::v1::{CSIDriver, TokenRequest};
 use std::collections::BTreeSet;
 
+/// Minimum number of seconds between two updates of a node's allocatable volumes.
+const MIN_UPDATE_PERIOD: i64 = 10;
+
 const MAX_NAME_BYTES: usize = 63;
 const LEAST_TOKEN_SECONDS: i64 = 600;
 const MAX_TOKEN_SECONDS: i64 = 1 << 32;
@@ -98,6 +101,12 @@ impl Typed for CSIDriver {
         let chosen = spec.volume_lifecycle_modes.iter().flatten();
         for other in chosen.filter(|mode| !modes.contains(&mode.as_str())) {
             errors.unsupported_as_listed(&path.child("volumeLifecycleModes"), other.as_str(), &modes);
+        }
+        if let Some(seconds) =
+            spec.node_allocatable_update_period_seconds.filter(|seconds| *seconds < MIN_UPDATE_PERIOD)
+        {
+            let path = path.child("nodeAllocatableUpdatePeriodSeconds");
+            errors.invalid(&path, seconds, &format!("must be greater than or equal to {MIN_UPDATE_PERIOD} seconds"));
         }
         check_token_requests(spec.token_requests.as_deref().unwrap_or_default(), &path.child("tokenRequests"), errors);
         if let Some(old) = old {

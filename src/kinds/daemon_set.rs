@@ -60,6 +60,9 @@ impl Typed for DaemonSet {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let (Some(spec), path) = (&self.spec, FieldPath::root("spec")) else { return };
+        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
+            workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
+        }
         check_selector(spec, &path, errors);
         let template = path.child("template");
         check_template(&spec.template, &template, errors);
@@ -69,9 +72,6 @@ impl Typed for DaemonSet {
             check_strategy(strategy, &path.child("updateStrategy"), errors);
         }
         workload::check_counts(&[("revisionHistoryLimit", spec.revision_history_limit.map(i64::from))], &path, errors);
-        if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
-            workload::check_same_selector(&spec.selector, &old.selector, &path, errors);
-        }
     }
 }
 
@@ -113,7 +113,7 @@ fn check_strategy(strategy: &DaemonSetUpdateStrategy, path: &FieldPath, errors: 
         ("RollingUpdate", None) => errors.required(&path.child("rollingUpdate"), ""),
         (other, _) => {
             let text = format!("{{\"Type\":{},\"RollingUpdate\":null}}", json!(other));
-            errors.unsupported_text(path, &text, &["OnDelete", "RollingUpdate"]);
+            errors.unsupported_text(path, &text, &["RollingUpdate", "OnDelete"]);
         }
     }
 }

@@ -74,11 +74,10 @@ fn check_endpoint(endpoint: &Endpoint, family: &str, path: &FieldPath, errors: &
         errors.too_many(&addresses, endpoint.addresses.len(), 100);
     }
     for (index, text) in endpoint.addresses.iter().enumerate() {
-        let path = addresses.index(index);
         match family {
-            "IPv4" => address::check_family(text, true, &path, errors),
-            "IPv6" => address::check_family(text, false, &path, errors),
-            "FQDN" => errors.each_invalid(&path, text.as_str(), names::subdomain(text)),
+            "IPv4" => address::check_family(text, true, (&addresses, index), errors),
+            "IPv6" => address::check_family(text, false, (&addresses, index), errors),
+            "FQDN" => errors.each_invalid(&addresses.index(index), text.as_str(), names::subdomain(text)),
             _ => {}
         }
     }

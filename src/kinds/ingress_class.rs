@@ -3,7 +3,7 @@
 use super::shared::{names, omit};
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed};
-use k8s_openapi::api::networking::v1::IngressClass;
+use k8s_openapi::api::networking::v1::{IngressClass, IngressClassSpec};
 
 const MAX_CONTROLLER_BYTES: usize = 250;
 
@@ -28,7 +28,8 @@ impl Typed for IngressClass {
         let Some(spec) = &self.spec else { return };
         let path = FieldPath::root("spec");
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
-            errors.immutable(&path.child("controller"), &spec.controller, &old.controller);
+            let controller = |spec: &IngressClassSpec| spec.controller.clone().unwrap_or_default();
+            errors.immutable(&path.child("controller"), &controller(spec), &controller(old));
         }
         let controller = spec.controller.as_deref().unwrap_or_default();
         if controller.len() > MAX_CONTROLLER_BYTES {

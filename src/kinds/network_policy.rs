@@ -119,7 +119,7 @@ fn check_port(port: &NetworkPolicyPort, path: &FieldPath, errors: &mut FieldErro
             errors.each_invalid(&path.child("port"), *number, names::port((*number).into()));
             if let Some(last) = port.end_port {
                 if last < *number {
-                    errors.invalid(&end, last, "must be greater than or equal to `port`");
+                    errors.invalid(&end, *number, "must be greater than or equal to `port`");
                 }
                 errors.each_invalid(&end, last, names::port(last.into()));
             }

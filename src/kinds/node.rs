@@ -124,6 +124,9 @@ impl Typed for Node {
             errors.invalid(&path.child("podCIDRs"), json!(cidrs), detail);
         }
         let Some(old) = old.and_then(|old| old.spec.as_ref()) else { return };
+        if spec.external_id != old.external_id {
+            errors.forbidden(&path.child("externalID"), "may not be updated");
+        }
         let changed = |new: bool, kept: bool| new && !kept;
         if changed(old.provider_id.is_some(), old.provider_id == spec.provider_id) {
             errors.forbidden(

@@ -2,6 +2,7 @@
 
 use super::catalogue::shapes;
 use super::shared::amount::{self, quantity};
+use super::shared::go::{self, GoField, GoShape};
 use super::shared::volume_source::{DEAD_VOLUMES, check_access_modes, check_host_path_type, check_volume_mode};
 use super::shared::{names, node_labels, omit, selector, volume_source};
 use super::view;
@@ -65,6 +66,66 @@ const SOURCES: &[&str] = &[
     "storageos",
     "csi",
 ];
+
+/// Labels of nodes that were renamed when they became stable.
+const RENAMED_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+];
+
+/// The sources in the order of Go's struct, for the message that shows a forbidden change.
+const GO_SOURCES: &[GoField] = &[
+    ("GCEPersistentDisk", "gcePersistentDisk", GoShape::Plain),
+    ("AWSElasticBlockStore", "awsElasticBlockStore", GoShape::Plain),
+    ("HostPath", "hostPath", GoShape::Optional(&[("Path", "path", GoShape::Text), ("Type", "type", GoShape::Pointer)])),
+    ("Glusterfs", "glusterfs", GoShape::Plain),
+    ("NFS", "nfs", GoShape::Optional(NFS)),
+    ("RBD", "rbd", GoShape::Plain),
+    ("Quobyte", "quobyte", GoShape::Plain),
+    ("ISCSI", "iscsi", GoShape::Plain),
+    ("FlexVolume", "flexVolume", GoShape::Plain),
+    ("Cinder", "cinder", GoShape::Plain),
+    ("CephFS", "cephfs", GoShape::Plain),
+    ("FC", "fc", GoShape::Plain),
+    ("Flocker", "flocker", GoShape::Plain),
+    ("AzureFile", "azureFile", GoShape::Plain),
+    ("VsphereVolume", "vsphereVolume", GoShape::Plain),
+    ("AzureDisk", "azureDisk", GoShape::Plain),
+    ("PhotonPersistentDisk", "photonPersistentDisk", GoShape::Plain),
+    ("PortworxVolume", "portworxVolume", GoShape::Plain),
+    ("ScaleIO", "scaleIO", GoShape::Plain),
+    ("Local", "local", GoShape::Optional(&[("Path", "path", GoShape::Text), ("FSType", "fsType", GoShape::Pointer)])),
+    ("StorageOS", "storageos", GoShape::Plain),
+    ("CSI", "csi", GoShape::Optional(CSI)),
+];
+const NFS: &[GoField] =
+    &[("Server", "server", GoShape::Text), ("Path", "path", GoShape::Text), ("ReadOnly", "readOnly", GoShape::Bool)];
+const CSI: &[GoField] = &[
+    ("Driver", "driver", GoShape::Text),
+    ("VolumeHandle", "volumeHandle", GoShape::Text),
+    ("ReadOnly", "readOnly", GoShape::Bool),
+    ("FSType", "fsType", GoShape::Text),
+    ("VolumeAttributes", "volumeAttributes", GoShape::Pointer),
+    ("ControllerPublishSecretRef", "controllerPublishSecretRef", GoShape::Plain),
+    ("NodeStageSecretRef", "nodeStageSecretRef", GoShape::Plain),
+    ("NodePublishSecretRef", "nodePublishSecretRef", GoShape::Plain),
+    ("ControllerExpandSecretRef", "controllerExpandSecretRef", GoShape::Plain),
+    ("NodeExpandSecretRef", "nodeExpandSecretRef", GoShape::Plain),
+];
+const GO_NODE_AFFINITY: &[GoField] = &[(
+    "Required",
+    "required",
+    GoShape::Optional(&[("NodeSelectorTerms", "nodeSelectorTerms", GoShape::List(GO_TERM))]),
+)];
+const GO_TERM: &[GoField] = &[
+    ("MatchExpressions", "matchExpressions", GoShape::List(GO_REQUIREMENT)),
+    ("MatchFields", "matchFields", GoShape::List(GO_REQUIREMENT)),
+];
+const GO_REQUIREMENT: &[GoField] =
+    &[("Key", "key", GoShape::Text), ("Operator", "operator", GoShape::Text), ("Values", "values", GoShape::Pointer)];
 
 /// Sets the time of the first phase. The status of an update is not read.
 fn date_phase(volume: &mut Object, now: Time) {
@@ -173,14 +234,45 @@ impl Typed for PersistentVolume {
             }
         }
         if let Some(old) = old.and_then(|old| old.spec.as_ref()) {
-            let (now, before) = (json!(spec), json!(old));
-            if SOURCES.iter().any(|source| now.get(source) != before.get(source)) {
-                let path = path.child("persistentvolumesource");
-                errors.forbidden(&path, "spec.persistentvolumesource is immutable after creation");
-            }
-            errors.immutable(&path.child("volumeMode"), &spec.volume_mode, &old.volume_mode);
+            check_change(spec, old, &path, errors);
         }
     }
+}
+
+/// Refuses changes of fields that stay as they were created. Some errors name the field without the spec.
+fn check_change(spec: &PersistentVolumeSpec, old: &PersistentVolumeSpec, path: &FieldPath, errors: &mut FieldErrors) {
+    let (now, before) = (json!(spec), json!(old));
+    if SOURCES.iter().any(|source| now.get(source) != before.get(source)) {
+        let laid = |spec: &Value| go::lay_out(spec, GO_SOURCES);
+        let difference = go::difference(&laid(&before), &laid(&now));
+        let detail = format!("spec.persistentvolumesource is immutable after creation\n{difference}");
+        errors.forbidden(&path.child("persistentvolumesource"), &detail);
+    }
+    errors.immutable(&FieldPath::root("volumeMode"), &spec.volume_mode, &old.volume_mode);
+    if old.node_affinity.is_some()
+        && with_present_labels(&now["nodeAffinity"]) != with_present_labels(&before["nodeAffinity"])
+    {
+        let text = match &now["nodeAffinity"] {
+            Value::Null => "null".to_owned(),
+            affinity => go::lay_out(affinity, GO_NODE_AFFINITY).compact(),
+        };
+        let detail = "field is immutable, except for updating from beta label to GA";
+        errors.invalid_text(&FieldPath::root("nodeAffinity"), &text, detail);
+    }
+}
+
+/// Returns a node affinity with the present names of labels that were renamed.
+fn with_present_labels(affinity: &Value) -> Value {
+    let mut affinity = affinity.clone();
+    for term in affinity["required"]["nodeSelectorTerms"].as_array_mut().into_iter().flatten() {
+        for expression in term["matchExpressions"].as_array_mut().into_iter().flatten() {
+            let present = expression["key"].as_str().and_then(|key| RENAMED_LABELS.iter().find(|(old, _)| *old == key));
+            if let Some((_, present)) = present {
+                expression["key"] = json!(present);
+            }
+        }
+    }
+    affinity
 }
 
 fn check_capacity(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut FieldErrors) {
@@ -193,6 +285,9 @@ fn check_capacity(spec: &PersistentVolumeSpec, path: &FieldPath, errors: &mut Fi
     }
     for (name, amount) in capacity {
         let exact = quantity(amount);
+        if exact.is_negative() {
+            errors.invalid(&path.key(name), exact.value(), "must be a valid resource quantity");
+        }
         if exact.is_zero() || exact.is_negative() {
             errors.invalid(&path.key(name), amount.0.as_str(), "must be greater than zero");
         }

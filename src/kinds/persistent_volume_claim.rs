@@ -61,10 +61,14 @@ const SPEC: &[GoField] = &[
     ("VolumeName", "volumeName", GoShape::Text),
     ("StorageClassName", "storageClassName", GoShape::Pointer),
     ("VolumeMode", "volumeMode", GoShape::Pointer),
-    ("DataSource", "dataSource", GoShape::Plain),
-    ("DataSourceRef", "dataSourceRef", GoShape::Plain),
+    ("DataSource", "dataSource", GoShape::Optional(SOURCE)),
+    ("DataSourceRef", "dataSourceRef", GoShape::Optional(SOURCE_IN_NAMESPACE)),
     ("VolumeAttributesClassName", "volumeAttributesClassName", GoShape::Pointer),
 ];
+const SOURCE: &[GoField] =
+    &[("APIGroup", "apiGroup", GoShape::Pointer), ("Kind", "kind", GoShape::Text), ("Name", "name", GoShape::Text)];
+const SOURCE_IN_NAMESPACE: &[GoField] =
+    &[SOURCE[0], SOURCE[1], SOURCE[2], ("Namespace", "namespace", GoShape::Pointer)];
 const RESOURCES: &[GoField] = &[("Limits", "limits", GoShape::Pointer), ("Requests", "requests", GoShape::Pointer)];
 
 impl Typed for PersistentVolumeClaim {
@@ -252,7 +256,7 @@ fn check_change(
         let path = path.child("resources").child("requests").child("storage");
         errors.forbidden(&path, "field can not be less than status.capacity");
     }
-    errors.immutable(&path.child("volumeMode"), &json!(spec.volume_mode), &json!(expected.volume_mode));
+    errors.immutable(&FieldPath::root("volumeMode"), &json!(spec.volume_mode), &json!(expected.volume_mode));
 }
 
 #[cfg(test)]

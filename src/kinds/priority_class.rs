@@ -58,9 +58,11 @@ impl Typed for PriorityClass {
             let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_OF_USERS}");
             errors.forbidden(&FieldPath::root("value"), &detail);
         }
-        let policies = ["Never", "PreemptLowerPriority"];
-        if let Some(other) = self.preemption_policy.as_deref().filter(|text| !policies.contains(text)) {
-            errors.unsupported(&FieldPath::root("preemptionPolicy"), other, &policies);
+        let (path, policies) = (FieldPath::root("preemptionPolicy"), ["PreemptLowerPriority", "Never"]);
+        match self.preemption_policy.as_deref() {
+            Some("") => errors.required(&path, ""),
+            Some(other) if !policies.contains(&other) => errors.unsupported_as_listed(&path, other, &policies),
+            _ => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::catalogue::{merge_rules, shapes, typed};
 use super::device::allocation::{self, StatusChange};
 use super::device::claim::{self, RequestNames};
+use super::shared::go::{self, GoField, GoShape};
 use super::shared::omit;
 use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed, device};
@@ -37,14 +38,36 @@ static STATUS_SHAPE: StructShape = StructShape::new(&[
     (
         "devices",
         shapes::keyed_list(
-            &[("driver", None), ("device", None), ("pool", None), ("shareID", None)],
+            &[("driver", Some("")), ("device", Some("")), ("pool", Some("")), ("shareID", None)],
             &shapes::JUST_CONDITIONS,
         ),
     ),
-    ("reservedFor", shapes::keyed_list(&[("uid", None)], &shapes::ANY)),
+    ("reservedFor", shapes::keyed_list(&[("uid", Some(""))], &shapes::ANY)),
 ]);
 static ALLOCATION_SHAPE: StructShape =
     StructShape::new(&[("devices", shapes::in_place(shapes::map(&shapes::ANY))), ("nodeSelector", shapes::ATOMIC)]);
+
+/// The fields of Go's spec, for the message that shows a forbidden change.
+const SPEC: &[GoField] = &[("Devices", "devices", GoShape::Struct(DEVICES))];
+const DEVICES: &[GoField] = &[
+    ("Requests", "requests", GoShape::List(REQUEST)),
+    ("Constraints", "constraints", GoShape::Plains),
+    ("Config", "config", GoShape::Plains),
+];
+const REQUEST: &[GoField] = &[
+    ("Name", "name", GoShape::Text),
+    ("Exactly", "exactly", GoShape::Optional(EXACTLY)),
+    ("FirstAvailable", "firstAvailable", GoShape::Plains),
+];
+const EXACTLY: &[GoField] = &[
+    ("DeviceClassName", "deviceClassName", GoShape::Text),
+    ("Selectors", "selectors", GoShape::Plains),
+    ("AllocationMode", "allocationMode", GoShape::Text),
+    ("Count", "count", GoShape::Number),
+    ("AdminAccess", "adminAccess", GoShape::Pointer),
+    ("Tolerations", "tolerations", GoShape::Plains),
+    ("Capacity", "capacity", GoShape::Plain),
+];
 
 impl Typed for ResourceClaim {
     fn default(&mut self) {
@@ -62,7 +85,10 @@ impl Typed for ResourceClaim {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         let spec = FieldPath::root("spec");
         match old {
-            Some(old) => errors.immutable(&spec, &self.spec, &old.spec),
+            Some(old) if self.spec != old.spec => {
+                errors.invalid_text(&spec, &go::lay_out(&json!(self.spec), SPEC).compact(), "field is immutable");
+            }
+            Some(_) => {}
             None => claim::check(&self.spec, &spec, errors),
         }
     }

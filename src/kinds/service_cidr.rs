@@ -50,6 +50,10 @@ impl Typed for ServiceCIDR {
         if old.is_some() {
             // A second family may be added to the first.
             let is_upgrade = before.len() == 1 && ranges.len() == MAX_RANGES && ranges[0] == before[0];
+            if ranges.len() == before.len() {
+                let pairs = ranges.iter().zip(before).enumerate();
+                return pairs.for_each(|(index, (new, old))| errors.immutable(&path.index(index), new, old));
+            }
             if !is_upgrade {
                 return errors.immutable(&path, &ranges, &before);
             }
@@ -118,7 +122,7 @@ mod tests {
     fn range_of_the_other_family_may_be_added() {
         let old = || Some(json!(["10.0.0.0/8"]));
         assert_eq!(wrong(json!(["10.0.0.0/8", "2001:db8::/64"]), old()), Vec::<String>::new());
-        let fixed = ["spec.cidrs: Invalid value: [\"11.0.0.0/8\"]: field is immutable"];
+        let fixed = ["spec.cidrs[0]: Invalid value: \"11.0.0.0/8\": field is immutable"];
         assert_eq!(wrong(json!(["11.0.0.0/8"]), old()), fixed);
     }
 

@@ -32,14 +32,9 @@ impl Typed for StorageClass {
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
         if let Some(old) = old {
-            let mut fixed = |field: &str, same: bool| {
-                if !same {
-                    errors.forbidden(&FieldPath::root(field), &format!("updates to {field} are forbidden."));
-                }
-            };
-            fixed("parameters", self.parameters == old.parameters);
-            fixed("provisioner", self.provisioner == old.provisioner);
-            fixed("reclaimPolicy", self.reclaim_policy == old.reclaim_policy);
+            errors.immutable(&FieldPath::root("parameters"), &self.parameters, &old.parameters);
+            errors.immutable(&FieldPath::root("provisioner"), &self.provisioner, &old.provisioner);
+            errors.immutable(&FieldPath::root("reclaimPolicy"), &self.reclaim_policy, &old.reclaim_policy);
             errors.immutable(
                 &FieldPath::root("volumeBindingMode"),
                 &self.volume_binding_mode,

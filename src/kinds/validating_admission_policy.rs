@@ -77,7 +77,7 @@ fn check_validation(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    const REASONS: [&str; 4] = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
+    const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     let at = path.child("expression");
     match validation.expression.trim() {
         "" => errors.required(&at, "expression is not specified"),
@@ -176,7 +176,7 @@ mod tests {
             ),
             (
                 validation(json!({"expression": "true", "reason": "Odd"})),
-                "spec.validations[0].reason: Unsupported value: \"Odd\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\", \"Unauthorized\"",
+                "spec.validations[0].reason: Unsupported value: \"Odd\": supported values: \"Forbidden\", \"Invalid\", \"RequestEntityTooLarge\"",
             ),
             (
                 json!({"auditAnnotations": [{"key": "a", "valueExpression": "1"}]}),

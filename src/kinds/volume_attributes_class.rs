@@ -40,7 +40,6 @@ impl Typed for VolumeAttributesClass {
             if self.parameters != old.parameters {
                 errors.forbidden(&parameters, "updates to parameters are forbidden.");
             }
-            return;
         }
         match self.driver_name.as_str() {
             "" => errors.required(&driver, ""),

@@ -1,6 +1,7 @@
 //! Checks of Jobs, in the order of Kubernetes.
 
 use super::{CONTROLLER_UID, policy};
+use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::pod::internal;
 use crate::kinds::pod::spec::check_template;
 use crate::kinds::shared::{names, selector, workload};
@@ -8,7 +9,8 @@ use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{Affinity, PodSpec, PodTemplateSpec};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 /// Maximum parallelism and number of failed indexes of an Indexed Job, and the completions above which
 /// [`MAX_WITH_MANY_COMPLETIONS`] applies.
@@ -198,15 +200,43 @@ pub fn check_change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut Fie
         resources: is_paused && !has_active && (is_suspended || !is_started),
     };
     check_same_template(&new.template, &before.template, changeable, &path.child("template"), errors);
-    let fixed: [(&str, Value, Value); 5] = [
-        ("completionMode", json!(new.completion_mode), json!(before.completion_mode)),
-        ("podFailurePolicy", json!(new.pod_failure_policy), json!(before.pod_failure_policy)),
-        ("backoffLimitPerIndex", json!(new.backoff_limit_per_index), json!(before.backoff_limit_per_index)),
-        ("managedBy", json!(new.managed_by), json!(before.managed_by)),
-        ("successPolicy", json!(new.success_policy), json!(before.success_policy)),
-    ];
-    for (field, new, old) in &fixed {
-        errors.immutable(&path.child(field), new, old);
+    errors.immutable(&path.child("completionMode"), &new.completion_mode, &before.completion_mode);
+    check_same(("podFailurePolicy", FAILURE_POLICY), &new.pod_failure_policy, &before.pod_failure_policy, path, errors);
+    let limit = path.child("backoffLimitPerIndex");
+    errors.immutable(&limit, &new.backoff_limit_per_index, &before.backoff_limit_per_index);
+    errors.immutable(&path.child("managedBy"), &new.managed_by, &before.managed_by);
+    check_same(("successPolicy", SUCCESS_POLICY), &new.success_policy, &before.success_policy, path, errors);
+}
+
+/// The fields of Go's policies, for the messages that show a forbidden change.
+const FAILURE_POLICY: &[GoField] = &[("Rules", "rules", GoShape::List(FAILURE_RULE))];
+const FAILURE_RULE: &[GoField] = &[
+    ("Action", "action", GoShape::Text),
+    ("OnExitCodes", "onExitCodes", GoShape::Optional(EXIT_CODES)),
+    ("OnPodConditions", "onPodConditions", GoShape::Plains),
+];
+const EXIT_CODES: &[GoField] = &[
+    ("ContainerName", "containerName", GoShape::Pointer),
+    ("Operator", "operator", GoShape::Text),
+    ("Values", "values", GoShape::Pointer),
+];
+const SUCCESS_POLICY: &[GoField] = &[("Rules", "rules", GoShape::List(SUCCESS_RULE))];
+const SUCCESS_RULE: &[GoField] = &[
+    ("SucceededIndexes", "succeededIndexes", GoShape::Pointer),
+    ("SucceededCount", "succeededCount", GoShape::Pointer),
+];
+
+/// Refuses the change of a policy.
+fn check_same<T: PartialEq + Serialize>(
+    (field, table): (&str, &[GoField]),
+    new: &Option<T>,
+    old: &Option<T>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    if new != old {
+        let text = new.as_ref().map_or("null".to_owned(), |policy| go::lay_out(&json!(policy), table).compact());
+        errors.invalid_text(&path.child(field), &text, "field is immutable");
     }
 }
 
@@ -255,11 +285,8 @@ fn check_same_template(
         let init = fixed.init_containers.iter_mut().flatten().zip(now.init_containers.iter().flatten());
         pairs.chain(init).for_each(|(fixed, now)| fixed.resources.clone_from(&now.resources));
     }
-    if fixed != *now {
-        errors.invalid_text(&path.child("spec"), &internal::spec(now).compact(), "field is immutable");
-    }
-    if !changeable.scheduling {
-        errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
+    if fixed != *now || (!changeable.scheduling && new.metadata != old.metadata) {
+        errors.invalid_text(path, &internal::template(new), "field is immutable");
     }
 }
 
@@ -278,6 +305,7 @@ fn allow_node_affinity(fixed: &mut Option<Affinity>, now: Option<&Affinity>) {
 mod tests {
     use super::*;
     use crate::kinds::testing::refusals;
+    use serde_json::Value;
 
     fn job_refusals(name: &str, spec: Value) -> String {
         let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});

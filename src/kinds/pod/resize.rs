@@ -9,15 +9,18 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The old pod with the new one's container resources. Any other difference is an error.
+/// The old pod with the new one's container resources and resize policies. Other changes are dropped, but containers may not change
+/// their number, order or names.
 pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
     let mut object = old.clone();
     for list in ["containers", "initContainers"] {
         let wanted = new.items(&["spec", list]).to_vec();
         let mut own = old.items(&["spec", list]).to_vec();
         for (container, wanted) in own.iter_mut().zip(&wanted) {
-            if let Some(resources) = wanted.get("resources") {
-                container["resources"] = resources.clone();
+            for field in ["resources", "resizePolicy"] {
+                if let Some(value) = wanted.get(field) {
+                    container[field] = value.clone();
+                }
             }
         }
         if !own.is_empty() {
@@ -26,7 +29,12 @@ pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
     }
     let mut errors = FieldErrors::default();
     let path = FieldPath::root("spec");
-    if new.value_at(&["spec"]) != object.value_at(&["spec"]) {
+    let names = |pod: &Object| {
+        ["containers", "initContainers"].map(|list| {
+            pod.items(&["spec", list]).iter().map(|container| container["name"].clone()).collect::<Vec<_>>()
+        })
+    };
+    if names(new) != names(old) {
         errors.forbidden(&path, "only cpu and memory resources are mutable");
     }
     if let (Ok(before), Ok(after)) = (typed::view::<Pod>(old), typed::view::<Pod>(&object)) {
@@ -38,7 +46,8 @@ pub fn resized(new: &Object, old: &Object) -> (Object, Vec<FieldError>) {
 fn check(before: &Pod, after: &Pod, path: &FieldPath, errors: &mut FieldErrors) {
     let (Some(old), Some(new)) = (&before.spec, &after.spec) else { return };
     if qos_class(old) != qos_class(new) {
-        errors.invalid(path, qos_class(new), "Pod QOS Class may not change as a result of resizing");
+        let class = before.status.as_ref().and_then(|status| status.qos_class.as_deref());
+        errors.invalid(path, class.unwrap_or(qos_class(old)), "Pod QOS Class may not change as a result of resizing");
     }
     let init = |spec: &k8s_openapi::api::core::v1::PodSpec| spec.init_containers.clone().unwrap_or_default();
     let lists =
@@ -93,10 +102,18 @@ mod tests {
         let old = pod(json!({"cpu": "1"}), "a");
         let table = [
             (pod(json!({"cpu": "2"}), "a"), ""),
-            (pod(json!({"cpu": "2"}), "b"), "spec: Forbidden: only cpu and memory resources are mutable"),
+            (pod(json!({"cpu": "2"}), "b"), ""),
+            (
+                {
+                    let mut renamed = pod(json!({"cpu": "1"}), "a");
+                    renamed.0["spec"]["containers"][0]["name"] = json!("d");
+                    renamed
+                },
+                "spec: Forbidden: only cpu and memory resources are mutable",
+            ),
             (
                 pod(json!({}), "a"),
-                "spec: Invalid value: \"BestEffort\": Pod QOS Class may not change as a result of resizing; spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
+                "spec: Invalid value: \"Burstable\": Pod QOS Class may not change as a result of resizing; spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
             ),
             (
                 pod(json!({"cpu": "1", "ephemeral-storage": "1Gi"}), "a"),

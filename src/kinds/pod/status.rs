@@ -56,7 +56,7 @@ fn check_conditions(status: &Value, errors: &mut FieldErrors) {
     for (at, condition) in conditions.iter().enumerate() {
         let name = condition["type"].as_str().unwrap_or_default();
         if !SYSTEM_CONDITIONS.contains(&name) {
-            let path = FieldPath::root("metadata").child("conditions").index(at).child("Type");
+            let path = FieldPath::root("status").child("conditions").index(at).child("Type");
             errors.each_invalid(&path, name, names::qualified(name));
         }
     }
@@ -71,7 +71,10 @@ fn check_addresses(status: &Value, before: &Value, field: &str, errors: &mut Fie
     };
     let (new, old) = (texts(status), texts(before));
     for (at, text) in new.iter().enumerate().filter(|(_, text)| !old.contains(text)) {
-        address::check_address(text, &path.index(at).child("ip"), errors);
+        // Kubernetes names the address of a host's item, and the item of a pod's.
+        let path = path.index(at);
+        let path = if field == "podIPs" { path } else { path.child("ip") };
+        address::check_address(text, &path, errors);
     }
     let is_v6: Vec<bool> = new.iter().filter_map(|text| Some(text.parse::<IpAddr>().ok()?.is_ipv6())).collect();
     if is_v6.len() == new.len() && (new.len() > 2 || (new.len() == 2 && is_v6[0] == is_v6[1])) {
@@ -98,8 +101,8 @@ mod tests {
         let address = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
         let families = "may specify no more than one IP for each IP family";
         let table = [
-            (json!({"podIP": "no address"}), "status.podIPs[0].ip: Invalid value: \"no address\"", address),
-            (json!({"podIPs": [{"ip": "zzz"}]}), "status.podIPs[0].ip: Invalid value: \"zzz\"", address),
+            (json!({"podIP": "no address"}), "status.podIPs[0]: Invalid value: \"no address\"", address),
+            (json!({"podIPs": [{"ip": "zzz"}]}), "status.podIPs[0]: Invalid value: \"zzz\"", address),
             (json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}), "status.podIPs: Invalid value", families),
             (json!({"hostIP": "zzz", "hostIPs": [{"ip": "zzz"}]}), "status.hostIPs[0].ip: Invalid value", address),
             (json!({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}), "status.hostIPs[0].ip", "must be equal"),
@@ -107,7 +110,7 @@ mod tests {
             (json!({"nominatedNodeName": "A b/c"}), "status.nominatedNodeName: Invalid value", "RFC 1123 subdomain"),
             (
                 json!({"conditions": [{"type": "x y"}]}),
-                "metadata.conditions[0].Type: Invalid value",
+                "status.conditions[0].Type: Invalid value",
                 "name part must consist",
             ),
         ];

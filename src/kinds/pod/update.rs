@@ -88,7 +88,8 @@ fn check_gates(new: &PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut Fiel
     let before: BTreeSet<&str> = old.scheduling_gates.iter().flatten().map(|gate| &*gate.name).collect();
     for (index, gate) in new.scheduling_gates.iter().flatten().enumerate() {
         if !before.contains(&*gate.name) {
-            errors.forbidden(&path.index(index), "only deletion is allowed, but found new scheduling gate");
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{}'", gate.name);
+            errors.forbidden(&path.index(index).child("name"), &detail);
         }
     }
 }

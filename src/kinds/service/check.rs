@@ -11,6 +11,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 
 const KUBELET_PORT: i32 = 10_250;
+/// The error of a family that the cluster has no addresses of, which Kubernetes finds last.
+const NOT_CONFIGURED: &str = "not configured on this cluster";
 const MAX_AFFINITY_SECONDS: i32 = 86_400;
 
 const PORT: &[GoField] = &[
@@ -25,6 +27,16 @@ const PORT: &[GoField] = &[
 /// Checks a spec. The notation of addresses that the old spec has is not checked again.
 pub fn check_spec(spec: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
+    // Kubernetes checks these before it allocates addresses, and tells nothing else then.
+    let mut wrong = FieldErrors::default();
+    check_addresses(spec, spec.type_.as_deref().unwrap_or_default(), old, &path, &mut wrong);
+    if !wrong.0.is_empty() {
+        if wrong.0.len() > 1 {
+            wrong.0.retain(|error| !error.message.ends_with(NOT_CONFIGURED));
+        }
+        *errors = wrong;
+        return;
+    }
     let kind = spec.type_.as_deref().unwrap_or_default();
     let ports = spec.ports.as_deref().unwrap_or_default();
     if ports.is_empty() && spec.cluster_ip.as_deref() != Some(HEADLESS) && kind != "ExternalName" {
@@ -43,7 +55,6 @@ pub fn check_spec(spec: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldError
         metadata::check_labels(selector, &path.child("selector"), errors);
     }
     check_affinity(spec, &path, errors);
-    check_addresses(spec, kind, old, &path, errors);
     let known: BTreeSet<&String> = old.external_ips.iter().flatten().collect();
     for (index, text) in spec.external_ips.iter().flatten().enumerate() {
         let path = path.child("externalIPs").index(index);
@@ -239,7 +250,7 @@ fn check_families(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors
         if !matches!(family.as_str(), "IPv4" | "IPv6") {
             errors.unsupported_as_listed(&families.index(index), family.as_str(), &["IPv4", "IPv6"]);
         } else if family == "IPv6" && index == 0 && !is_free {
-            errors.invalid(&families.index(index), "IPv6", "not configured on this cluster");
+            errors.invalid(&families.index(index), "IPv6", NOT_CONFIGURED);
         }
         if spec.ip_families.iter().flatten().take(index).any(|before| before == family) {
             errors.duplicate(&families.index(index), family.as_str());

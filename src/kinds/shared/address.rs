@@ -26,16 +26,15 @@ impl LoopbackRule {
     }
 }
 
-/// Checks a destination of one address family, which may be a pod or a server on this machine.
-pub fn check_family(text: &str, v4: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    let fits = text.parse::<IpAddr>().is_ok_and(|address| address.is_ipv4() == v4);
-    if fits {
-        check_destination(text, LoopbackRule::Allowed, path, errors);
-    } else if v4 {
-        errors.invalid(path, text, "must be a valid IPv4 address");
-    } else {
-        errors.invalid(path, text, "must be a valid IPv6 address");
+/// Checks a destination of one address family in a list, which may be a pod or a server on this machine.
+pub fn check_family(text: &str, v4: bool, (list, index): (&FieldPath, usize), errors: &mut FieldErrors) {
+    let path = list.index(index);
+    let Some(address) = check_address(text, &path, errors) else { return };
+    if address.is_ipv4() != v4 {
+        let family = if v4 { "IPv4" } else { "IPv6" };
+        errors.invalid(list, text, &format!("must be an {family} address"));
     }
+    check_destination(text, LoopbackRule::Allowed, &path, errors);
 }
 
 /// Checks a destination address: refuses unspecified, loopback (see `loopback`), link-local and multicast addresses.

@@ -33,7 +33,7 @@ pub fn check_schema(name: &str, spec: &FlowSchemaSpec, path: &FieldPath, errors:
         spec.distinguisher_method.as_ref().filter(|one| !["ByNamespace", "ByUser"].contains(&&*one.type_))
     {
         let path = path.child("distinguisherMethod").child("type");
-        errors.unsupported(&path, json!(method), &["ByNamespace", "ByUser"]);
+        errors.unsupported(&path, json!({"Type": method.type_}), &["ByNamespace", "ByUser"]);
     }
     let at = path.child("priorityLevelConfiguration").child("name");
     match spec.priority_level_configuration.name.as_str() {

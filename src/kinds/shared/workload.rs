@@ -103,7 +103,8 @@ pub fn check_replaced(template: &PodTemplateSpec, kind: &str, path: &FieldPath, 
 /// Checks that a selector does not change.
 pub fn check_same_selector(new: &LabelSelector, old: &LabelSelector, path: &FieldPath, errors: &mut FieldErrors) {
     if new != old {
-        errors.invalid_text(&path.child("selector"), &selector::text(new), "field is immutable");
+        let text = if no_selector(new) { "null".to_owned() } else { selector::text(new) };
+        errors.invalid_text(&path.child("selector"), &text, "field is immutable");
     }
 }
 
