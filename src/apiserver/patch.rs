@@ -226,6 +226,13 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
                     "error decoding patch: json: cannot unmarshal {what} into Go value of type []handlers.jsonPatchOp"
                 ))
             }
+            PatchError::Decode(_) if change.as_array().is_some_and(|all| all.iter().any(|one| !one.is_object())) => {
+                let wrong = change.as_array().into_iter().flatten().find(|one| !one.is_object());
+                let what = wrong.map_or("number", json_type);
+                bad(format!(
+                    "error decoding patch: json: cannot unmarshal {what} into Go value of type handlers.jsonPatchOp"
+                ))
+            }
             PatchError::TooLarge(text) => Status::new(Reason::RequestEntityTooLarge, text),
             // The API server keeps which operation failed to itself.
             PatchError::Decode(_) | PatchError::Apply(_) => {
@@ -236,7 +243,11 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
             let Some(schema) = merge_rules::schema_for(&kind.api_version(), kind.kind) else {
                 return Err(Status::new(Reason::UnsupportedMediaType, UNKNOWN_FORMAT));
             };
-            merge::strategic_merge(&old.0, change, schema).map_err(|error| bad(error.to_string()))
+            // Kubernetes knows few of these errors as those of the client (`interpretStrategicMergePatchError`).
+            merge::strategic_merge(&old.0, change, schema).map_err(|error| match error.to_string() {
+                text if text.starts_with("invalid patch format of ") => bad(text),
+                text => Status::new(Reason::Unknown, text),
+            })
         }
         // As in Go, null is an empty map.
         _ if change.is_null() => Ok(old.0.clone()),

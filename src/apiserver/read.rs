@@ -61,7 +61,12 @@ impl ListSelection {
         let Some(selector) = &self.fields else { return Ok(()) };
         for (field, _, _) in selector.requirements() {
             if !kinds::catalogue::selectable::is_selectable(kind, field) {
-                let message = format!("field label not supported: {field}");
+                let message = match kind.custom.is_none() && kind.selectable.is_empty() {
+                    true => format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                    ),
+                    false => format!("field label not supported: {field}"),
+                };
                 return Err(Status::new(Reason::BadRequest, message));
             }
         }

@@ -3,7 +3,7 @@
 //! The words are those of sigs.k8s.io/structured-merge-diff (typed), which prints values as Go does.
 
 use crate::go::fmt;
-use crate::kinds::read::is_text_type;
+use crate::kinds::catalogue::read::is_text_type;
 use serde_json::Value;
 
 /// Maximum number of bytes of a value in a message.

@@ -59,7 +59,7 @@ pub static COMPUTED: [ComputedKind; 3] = [
         warning: Some("v1 ComponentStatus is deprecated in v1.19+"),
         columns: &[Column::text("Name"), Column::text("Status"), Column::text("Message"), Column::text("Error")],
         cells: component_cells,
-        missing: "componentstatuses",
+        missing: "componentstatus",
         compute: component_statuses,
     },
     ComputedKind {

@@ -10,6 +10,7 @@ use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_acc
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::{ADMINISTRATORS, NODES, User, service_account};
 use crate::apiserver::{Api, ApiResult};
+use crate::go::fmt;
 use crate::kinds::shared::names;
 use crate::object::Status;
 use std::collections::BTreeMap;
@@ -58,7 +59,15 @@ const IDENTITY: &str = "authentication.k8s.io";
 /// applies.
 pub fn impersonate(api: &Api, user: &User, asked: &Impersonation, request: &ApiRequest) -> ServeResult<Arc<User>> {
     if asked.user.is_empty() {
-        return Err(Status::bad_request("requesting uid, groups or user-extra without impersonating a user name"));
+        let groups: Vec<String> = asked.groups.iter().map(|group| fmt::quote(group)).collect();
+        let groups = if groups.is_empty() { "(nil)".to_owned() } else { format!("{{{}}}", groups.join(", ")) };
+        let user = format!(
+            "Name:\"\", UID:{}, Groups:[]string{groups}, Extra:map[string][]string(nil)",
+            fmt::quote(&asked.uid)
+        );
+        return Err(Status::bad_request(format!(
+            "requested &user.DefaultInfo{{{user}}} without impersonating a user name"
+        )));
     }
     let access = access_request(request);
     let mut first = None;

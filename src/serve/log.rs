@@ -1,13 +1,15 @@
 //! Logs of containers: `pods/NAME/log`.
 
+use super::ServeResult;
 use super::answer::{AnswerBody, HttpAnswer};
 use super::remote_kubelet::{forward_to_kubelet, kubelet_query};
 use super::request::{ApiRequest, UpgradeProtocol};
 use super::resolve::ResolvedTarget;
 use super::target::StreamTarget;
-use super::{ServeResult, options};
 use crate::apiserver::{Api, log, read};
-use crate::object::{Object, Reason, Status, Time, time};
+use crate::kinds::FieldError;
+use crate::kinds::shared::field;
+use crate::object::{Object, Reason, Resource, Status, Time, time};
 use crate::runtime::logs::LogOptions;
 use jiff::SignedDuration;
 
@@ -15,7 +17,7 @@ use jiff::SignedDuration;
 pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -> ServeResult {
     let pod = api.read_view(|txn| read::exact(txn, &asked.key()))?;
     let container = choose_container(&pod, request.parameter("container"))?;
-    let options = log_options(request)?;
+    let options = log_options(request, asked.name)?;
     let node = pod.text(&["spec", "nodeName"]).unwrap_or_default();
     let path = format!("/containerLogs/{}/{}/{container}", pod.namespace(), pod.name());
     if let Some(elsewhere) = forward_to_kubelet(api, request, node, (path, kubelet_query(request)))? {
@@ -62,12 +64,18 @@ pub fn choose_container(pod: &Object, asked: Option<&str>) -> ServeResult<String
     }
 }
 
-fn log_options(request: &ApiRequest) -> ServeResult<LogOptions> {
+/// Returns the error about an option, which names the pod.
+fn wrong_option(pod: &str, option: &str, reason: &'static str, message: String) -> Status {
+    let error = FieldError { field: option.into(), reason, message };
+    field::invalid("PodLogOptions", Resource("pods"), pod, &[error])
+}
+
+fn log_options(request: &ApiRequest, pod: &str) -> ServeResult<LogOptions> {
     let positive = |name: &'static str, least: i64| match request.number(name)? {
         Some(number) if number < least => {
             let bound = if least == 0 { "greater than or equal to 0" } else { "greater than 0" };
             let message = format!("Invalid value: {number}: must be {bound}");
-            Err(options::wrong("PodLogOptions", name, "FieldValueInvalid", message))
+            Err(wrong_option(pod, name, "FieldValueInvalid", message))
         }
         number => Ok(number),
     };
@@ -76,7 +84,7 @@ fn log_options(request: &ApiRequest) -> ServeResult<LogOptions> {
     if seconds.is_some() && request.parameter("sinceTime").is_some() {
         // A path without a name is written so.
         let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        return Err(options::forbidden("PodLogOptions", "[]", why));
+        return Err(wrong_option(pod, "[]", "FieldValueForbidden", format!("Forbidden: {why}")));
     }
     let moment = request.parameter("sinceTime").map(|text| {
         time::parse_rfc3339(text).map_err(|error| Status::new(Reason::BadRequest, format!("sinceTime: {error}")))

@@ -267,7 +267,7 @@ fn apply_scale(
 ) -> ServeResult {
     let options = options::write_options(request, "PatchOptions")?;
     let (manager, force) = (applier(request)?, request.flag("force"));
-    let (wanted, mut warnings) = configuration(request, "autoscaling/v1", options.field_validation)?;
+    let (wanted, mut warnings) = configuration(request, ("autoscaling/v1", "Scale"), options.field_validation)?;
     let wanted = Object(wanted);
     if wanted.value_at(&["metadata", "name"]).is_some() {
         check_name(&wanted, asked.name)?;
@@ -309,7 +309,7 @@ fn binding(api: &mut Api, request: &ApiRequest, pod: Key) -> ServeResult {
     let kind = binding.text(&["target", "kind"]).unwrap_or_default();
     if !["", "Node"].contains(&kind) {
         let message = format!("target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\"");
-        return Err(Status::new(Reason::Invalid, message));
+        return Err(Status::new(Reason::Unknown, message));
     }
     let node = binding.text(&["target", "name"]).unwrap_or_default();
     api.write(options.dry_run, |txn| {

@@ -99,7 +99,8 @@ fn bodies_of_subresources_name_their_pod() {
     }
     let both = format!("{pod}/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z");
     let (code, status) = server.ask("GET", &both, JSON, "");
-    let message = "PodLogOptions.meta.k8s.io \"\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
+    let message =
+        "PodLogOptions \"p\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
     assert_eq!((code, &status["message"]), (422, &json!(message)));
 }
 

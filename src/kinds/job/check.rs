@@ -1,9 +1,9 @@
 //! Checks of Jobs, in the order of Kubernetes.
 
 use super::{CONTROLLER_UID, policy};
-use crate::kinds::go::{self, GoField, GoShape};
 use crate::kinds::pod::internal;
 use crate::kinds::pod::spec::check_template;
+use crate::kinds::shared::go::{self, GoField, GoShape};
 use crate::kinds::shared::{names, selector, workload};
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Selector;

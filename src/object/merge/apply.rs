@@ -3,6 +3,7 @@
 use super::list::{self, ElementIdentity, ElementPositions};
 use super::schema::{ANY, MergeField, MergeSchemaRef, MergeStrategy};
 use super::{DELETE_FROM, MergeResult, ObjectFields, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
+use crate::go::fmt;
 use serde_json::Value;
 
 /// The value that a patch applies to.
@@ -37,7 +38,11 @@ pub(super) fn merge_map(
         return match directive.as_str() {
             Some("replace") => Ok(patch),
             Some("delete") => Ok(ObjectFields::new()),
-            _ => malformed(format!("unknown patch type: {directive} in map: {}", Value::Object(patch))),
+            _ => {
+                let kind = fmt::plain(&directive);
+                patch.insert(PATCH.to_owned(), directive);
+                malformed(format!("unknown patch type: {kind} in map: {}", fmt::plain(&Value::Object(patch))))
+            }
         };
     }
     retain_keys(&mut original, &mut patch, onto)?;
@@ -287,7 +292,7 @@ fn merge_maps(
             "delete" => identity.check(std::slice::from_ref(element))?,
             "replace" => replace = true,
             "merge" => return malformed("merging lists cannot yet be specified in the patch"),
-            other => return malformed(format!("unknown patch type: {other} in map: {element}")),
+            other => return malformed(format!("unknown patch type: {other} in map: {}", fmt::plain(element))),
         }
     }
     identity.check(&elements)?;
