@@ -58,7 +58,7 @@ pub struct Api {
     writer: Option<Arc<SharedWriter>>,
     /// The documents of extension servers; none without a server.
     extension_documents: ExtensionDocuments,
-    /// Asks webhooks; `None` in a copy, whose writes nobody outside shall see.
+    /// Calls webhooks. `None` in a copy: its writes are private.
     outside: Option<Arc<OutsideClient>>,
     /// Lets others work while a write waits for a webhook.
     turn: Option<Box<dyn WorkTurn>>,
@@ -140,8 +140,8 @@ impl Api {
         self
     }
 
-    /// From here on no webhook is asked about writes: this machine's node has to be there before a webhook's pods can run.
-    pub fn ask_nobody(&mut self) {
+    /// Disables webhooks for later writes. The node must exist before the pods of a webhook can run.
+    pub fn disable_webhooks(&mut self) {
         self.outside = None;
     }
 
@@ -268,9 +268,9 @@ impl Api {
         self.checks_access = true;
     }
 
-    /// From here on `tell` is called once for each write that waits for another process for longer than two seconds.
-    pub fn on_wait(&mut self, tell: fn(&StoreError)) {
-        self.on_wait = Some(tell);
+    /// Sets a function that is called once for each write that waits for another process for longer than two seconds.
+    pub fn on_wait(&mut self, report: fn(&StoreError)) {
+        self.on_wait = Some(report);
     }
 
     /// The clock and the random numbers that this API uses.

@@ -25,7 +25,7 @@ pub enum ApplyOutcome {
     Unchanged,
 }
 
-/// The object as it stands after an apply.
+/// The result of an apply.
 pub struct Applied {
     /// The result.
     pub outcome: ApplyOutcome,
@@ -67,7 +67,7 @@ pub fn apply(
         warnings.push(missing_annotation(kind, live.name()));
     }
     let change = three_way(kind, original.as_ref(), &modified, &live, overwrite)?;
-    // It may be large, and what is made of the patch is as large.
+    // Frees the memory: the manifest and the patched object may both be large.
     drop(modified);
     if change.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(Applied { outcome: ApplyOutcome::Unchanged, object: live, warnings });
@@ -85,7 +85,7 @@ pub fn apply(
     let reply = patch(txn, kind, &key, language, &change, UpdatePart::Main, options)?;
     let done = Applied::from_reply(ApplyOutcome::Configured, reply);
     warnings.extend(done.warnings);
-    // kubectl goes by the patch, also where it comes to nothing (a Secret's stringData, unknown fields).
+    // kubectl reports "configured" for a non-empty patch, even if it changes nothing (a Secret's stringData, unknown fields).
     Ok(Applied { warnings, ..done })
 }
 

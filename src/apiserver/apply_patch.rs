@@ -17,8 +17,8 @@ use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::managed_fields::{self, apply::FieldApplier};
 use crate::object::{Object, Reason, Status};
 
-/// The manager that kubectl leaves the annotation to which remembers what was applied on the client's side.
-const KEEPER: &str = "kubectl-last-applied";
+/// The field manager that owns kubectl's last-applied annotation after a server-side apply.
+const LAST_APPLIED_MANAGER: &str = "kubectl-last-applied";
 
 /// Maximum number of times that the managers of client-side apply are taken over (kubectl: `maxPatchRetry`).
 const MAX_ATTEMPTS: usize = 5;
@@ -83,8 +83,8 @@ pub fn apply_patch(
     Ok(Applied::from_reply(outcome, reply))
 }
 
-/// Applies as `kubectl apply --server-side` does: with kubectl's own name the annotation of client-side apply is kept up, and what was applied
-/// on the client's side is taken over.
+/// Applies like `kubectl apply --server-side`. For the manager `kubectl` it also updates the last-applied annotation and takes over the
+/// fields of client-side apply.
 pub fn apply_as_kubectl(
     txn: &mut dyn Transaction,
     kind: &Kind,
@@ -104,7 +104,7 @@ pub fn apply_as_kubectl(
         && done.object.annotation(LAST_APPLIED).is_some()
         && !managed_fields::is_applied(&done.object, &annotation)
     {
-        let kept = apply(txn, &identity_with_last_applied(&done.object), (KEEPER, false))?;
+        let kept = apply(txn, &identity_with_last_applied(&done.object), (LAST_APPLIED_MANAGER, false))?;
         done.object = kept.object;
     }
     for attempt in 1.. {

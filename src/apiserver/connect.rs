@@ -6,7 +6,9 @@ use super::{Api, ApiResult};
 use crate::kinds;
 use crate::object::{Key, Object, Status};
 
-/// Refuses a connection that the user as whom a command acts may not make, and asks admission for it. `options` is the body that it sees, such as PodExecOptions. Returns warnings for the client.
+/// Checks a connection (`exec`, `attach`, `portforward`): the user's right, then admission. `options` is the object that admission
+/// receives,
+/// such as PodExecOptions. Returns warnings for the client.
 pub fn connect(api: &mut Api, key: &Key, subresource: &str, options: &Object) -> ApiResult<Vec<String>> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let operation = Operation::Connect;

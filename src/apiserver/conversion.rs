@@ -135,7 +135,7 @@ pub fn shared(
     Ok(converted.map_or(object, Arc::new))
 }
 
-/// Keeps an object, in the storage version. Returns it in its own version, with what the storage version changed in it.
+/// Stores an object in the storage version. Returns it converted back to its own version, which may differ from the given object.
 pub fn put(txn: &mut dyn Transaction, kind: &Kind, key: &Key, object: Object) -> ApiResult<Arc<Object>> {
     let stored = match to_storage(txn, kind, &object)? {
         Cow::Borrowed(_) => return txn.put(key, object),
@@ -163,7 +163,7 @@ impl ConversionQuestion {
         objects: &[Object],
         api_version: &str,
     ) -> ConversionQuestion {
-        let endpoint = find_endpoint(txn, &HookClient::read(&webhook.client_config), Some(TIMEOUT));
+        let endpoint = find_endpoint(txn, &HookClient::read(&webhook.client_config), TIMEOUT);
         debug_assert_eq!(kind.resource.group(), api_version.split('/').next().unwrap_or_default());
         let objects: Vec<&Value> = objects.iter().map(|object| &object.0).collect();
         let body = json!({
@@ -201,7 +201,7 @@ pub fn read_answer(
     restored.collect::<Result<_, String>>().map_err(|why| failed(format!("returned invalid {why}")))
 }
 
-/// Returns the converted objects of an answer, whatever they are.
+/// Returns the converted objects of an answer, unchecked.
 fn converted_objects(kind: &Kind, (url, answer, uid): (&str, &Answer, &str)) -> Result<Vec<Value>, String> {
     let reply = answer.as_ref().map_err(|why| format!("Post {url:?}: {why}"))?;
     if !(200..300).contains(&reply.status) {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Number of retries for a generated name that is taken (KEP-4420: eight attempts in all).
 const NAME_ATTEMPTS: usize = 8;
 
-/// Creates an object of a kind. The namespace, where the kind has one, stands in the body.
+/// Creates an object. The body of a namespaced kind contains the namespace.
 pub fn create(txn: &mut dyn Transaction, kind: &Kind, body: &Object, options: &WriteOptions) -> ApiResult<WriteReply> {
     let action = ForwardedAction::Create(body, options);
     if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, body, "", action)) {
@@ -52,7 +52,7 @@ fn create_object(
     if object.items(&["metadata", "managedFields"]).is_empty() {
         object.unset(&["metadata", "managedFields"]);
     }
-    // Before admission: what it and the kind add has no owner.
+    // Runs before admission: no manager owns fields that admission or the kind's defaults add.
     if let Some(manager) = &options.manager {
         managed_fields::update::record_create(kind, &mut object, manager, txn.now());
     }
@@ -260,10 +260,12 @@ pub fn misfit_head(kind: &Kind, body: &Object) -> String {
     format!("{0} in version {version:?} cannot be handled as a {0}: ", kind.kind)
 }
 
-/// Maximum number of values in an object, whatever its encoding: each costs time under the write lock, and many times its text in memory.
+/// Maximum number of values in an object in any encoding. Each value takes time under the write lock, and in memory many times the
+/// size of
+/// its text.
 pub const MAX_VALUES: usize = 100_000;
 
-/// Decodes strictly, defaults, and says what the writer should know about unknown fields.
+/// Decodes strictly, sets defaults, and adds warnings or errors about unknown fields as `fieldValidation` asks.
 pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut Vec<String>) -> ApiResult<Object> {
     if count_values(&body.0, MAX_VALUES) > MAX_VALUES {
         let text = format!("Request entity too large: limit is {MAX_VALUES} values");

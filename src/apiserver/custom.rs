@@ -76,7 +76,7 @@ pub fn check_not_going(txn: &dyn Transaction, kind: &Kind, name: &str) -> ApiRes
     Err(Status::forbidden(kind.resource, name, why))
 }
 
-/// The kind in this version as its definition declares it now, with the schemas that a write needs; 404 when it is not served any more.
+/// The kind in this version as its current definition declares it, with the schemas that a write needs; 404 when it is no longer served.
 pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind, api_version: &str) -> ApiResult<&'k Kind> {
     let Some(custom) = kind.custom else { return Ok(kind) };
     let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
@@ -170,7 +170,7 @@ mod tests {
         api.write(false, |txn| create(txn, &KIND, &definition, &WriteOptions::default())).unwrap();
         learn(&api);
         assert!(knows());
-        // A reader of an older state has taken it for gone.
+        // A reader of an older state had unregistered the kind.
         kinds.unregister("boats.sea.dev");
         learn(&api);
         assert!(knows(), "an unchanged definition is learnt again");

@@ -161,8 +161,9 @@ fn set_propagation(object: &mut Object, propagation: Propagation) {
     }
 }
 
-/// Marks a definition, which waits until its objects are gone. Its storage in Kubernetes marks it in another way than other kinds: with a
-/// condition, without a grace, and whatever the policy for its dependents is.
+/// Marks a definition as being deleted; it stays until its objects are gone. As in Kubernetes, the mark differs from that of other
+/// kinds: it
+/// has a condition and no grace period, and does not depend on the propagation policy.
 fn mark_definition(object: &mut Object, now: Time) {
     object.add_finalizer(CLEANUP);
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(now));
@@ -203,7 +204,7 @@ fn mark(txn: &dyn Transaction, kind: &Kind, object: &mut Object, grace: i64) {
 fn shorten(object: &mut Object, grace: i64, now: Time) {
     let known = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     let Some(asked) = object.deletion().filter(|_| grace < known) else { return };
-    // The end of a grace that is longer than a moment can hold does not tell when the deletion was asked for.
+    // A grace period beyond the range of times was cut, so the time of the deletion request cannot be computed from it.
     let start = Some(asked.earlier(SignedDuration::from_secs(known)));
     let start = start.filter(|start| object.created().is_none_or(|created| created <= *start)).unwrap_or(now);
     let at = start.later(SignedDuration::from_secs(grace));

@@ -1,7 +1,7 @@
 //! Encodings of stored bodies, which all readers of a process share: an object that many clients read is encoded once.
 //!
-//! A revision is given to one write only, so that it names one body. When there is no room, the newest revisions stay: one that was replaced
-//! goes before those that can still be asked for, and a list that is longer than the room still finds its newest part.
+//! A revision belongs to one write, so it identifies one body. When the cache is full, it drops the oldest revisions: replaced bodies are
+//! dropped before current ones, and a list larger than the cache still finds its newest part.
 //! Knows no encoding. Start reading at [`EncodedBodies::find`].
 
 use crate::object::IgnorePoison;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 const MAX_TOTAL_BYTES: usize = 24 << 20;
 /// Maximum size of one encoding that is kept.
 const MAX_BYTES: usize = 32 << 10;
-/// Approximate memory for an entry beside its bytes.
+/// Approximate memory of an entry in addition to its bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// Encodings by revision; clones share their content.
@@ -26,7 +26,7 @@ struct Kept {
 }
 
 impl EncodedBodies {
-    /// Returns what is known of the bodies of these revisions.
+    /// Returns the cached encodings of the bodies of these revisions.
     pub fn find(&self, revisions: impl Iterator<Item = Option<u64>>) -> Vec<Option<Arc<[u8]>>> {
         let kept = self.0.lock().ignore_poison();
         revisions.map(|revision| kept.by_revision.get(&revision?).cloned()).collect()

@@ -44,7 +44,7 @@ pub fn evict(txn: &mut dyn Transaction, key: &Key, options: &DeleteOptions, dry_
     check_preconditions(kind, &pod, options)?;
     // The condition that is set next changes the revision.
     let options = DeleteOptions { uid: Some(pod.uid().to_owned()), revision: None, ..options.clone() };
-    mark(txn, (kind, key), pod)?;
+    set_disruption_target(txn, (kind, key), pod)?;
     delete_admitted(txn, (kind, key), &options, warnings)
 }
 
@@ -81,8 +81,8 @@ fn admit(
     admission::admit(txn, &mut request)
 }
 
-/// Tells on the pod why it goes (KEP-3329); a Job's pod failure policy goes by it.
-fn mark(txn: &mut dyn Transaction, (kind, key): (&Kind, &Key), mut pod: Object) -> ApiResult<()> {
+/// Sets the condition DisruptionTarget on the pod (KEP-3329). A Job's pod failure policy matches it.
+fn set_disruption_target(txn: &mut dyn Transaction, (kind, key): (&Kind, &Key), mut pod: Object) -> ApiResult<()> {
     let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
     let mut condition = condition::new("DisruptionTarget", "True", reason, message, txn.now());
     condition["lastProbeTime"] = Value::Null;
@@ -101,7 +101,7 @@ fn selects(budget: &Object, pod: &Object) -> bool {
     selector.is_some_and(|selector| selector.is_ok_and(|selector| selector.matches(|key| pod.label(key))))
 }
 
-/// Whether the budget's policy lets a pod that is not ready go without counting as a disruption.
+/// Whether the budget's unhealthyPodEvictionPolicy exempts this unready pod from the budget.
 fn is_exempt_from_budget(budget: &Object, pod: &Object) -> bool {
     if pod.has_condition("Ready") {
         return false;

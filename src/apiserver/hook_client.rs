@@ -52,9 +52,9 @@ pub struct Endpoint {
     pub target: Result<HttpsTarget, String>,
 }
 
-/// Finds the server. `timeout`: the seconds that it gets told; `None` for a conversion, whose time is fixed.
-pub fn find_endpoint(txn: &dyn Transaction, client: &HookClient, timeout: Option<u64>) -> Endpoint {
-    let query = timeout.map(|seconds| format!("?timeout={seconds}s")).unwrap_or_default();
+/// Finds the server. The URL gets the parameter `timeout`, in seconds.
+pub fn find_endpoint(txn: &dyn Transaction, client: &HookClient, timeout: u64) -> Endpoint {
+    let query = format!("?timeout={timeout}s");
     let target = |host: &str, port: u16, path: &str, place| {
         let path = format!("{path}{query}");
         HttpsTarget { host: host.to_owned(), port, path, place, authorities: client.authorities.clone() }

@@ -39,11 +39,11 @@ const PRIORITIES: [(&str, i64); 20] = [
 ];
 /// The priority of groups of custom resources, and of those of kloop.
 const CUSTOM_PRIORITY: i64 = 1000;
-/// Groups without an object that is stored.
-const REVIEWED: [&str; 2] = ["v1.authentication.k8s.io", "v1.authorization.k8s.io"];
-/// The group of APIServices, which has none itself.
+/// Versions whose resources are only answered, never stored, such as TokenReview.
+const REVIEW_VERSIONS: [&str; 2] = ["v1.authentication.k8s.io", "v1.authorization.k8s.io"];
+/// The group of APIServices. It has no APIService itself.
 const OWN: &str = "apiregistration.k8s.io";
-/// The label of APIServices that the server keeps up.
+/// The label of APIServices that the server maintains.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// The `resourceVersion` of computed APIServices.
@@ -104,7 +104,7 @@ pub struct LocalVersions {
 }
 
 impl LocalVersions {
-    /// Reads what the computed APIServices of a cluster follow from.
+    /// Reads the kinds and the time from which the APIServices of a cluster are computed.
     pub fn read(txn: &dyn Transaction) -> ApiResult<LocalVersions> {
         let first = txn.get_shared(&birth())?;
         let since = first.as_ref().and_then(|first| first.text(&["metadata", "creationTimestamp"]));
@@ -154,7 +154,7 @@ pub fn birth() -> Key {
 
 /// The names of the versions: `v1.apps`.
 fn versions(kinds: &KindRegistry) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> = REVIEWED.map(str::to_owned).into();
+    let mut names: BTreeSet<String> = REVIEW_VERSIONS.map(str::to_owned).into();
     names.extend(kinds.all().filter(|kind| kind.resource.group() != OWN).flat_map(names_of_kind));
     names
 }

@@ -128,9 +128,9 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Refuses a manager whose name cannot be one. `of`: `CreateOptions`, what the request calls its options.
-    pub fn check_manager(&self, of: &str) -> ApiResult<()> {
-        self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, of))
+    /// Refuses an invalid field manager name. `options_kind` names the options in the error, such as `CreateOptions`.
+    pub fn check_manager(&self, options_kind: &str) -> ApiResult<()> {
+        self.manager.as_ref().map_or(Ok(()), |manager| rules::field_manager::check(&manager.name, options_kind))
     }
 }
 
@@ -156,7 +156,7 @@ pub struct DeleteOptions {
 /// A write that went through.
 #[derive(Clone, Debug)]
 pub struct WriteReply {
-    /// The object as it now stands (or last stood).
+    /// The object after the write, or before its deletion.
     pub object: Arc<Object>,
     /// Warnings for the client.
     pub warnings: Vec<String>,

@@ -1,6 +1,6 @@
-//! Long documents that are kept compressed, which all threads of a process share: each is made once, until something else is in it.
+//! A cache of long documents in compressed form, which all threads of a process share. Each is built once, until its content changes.
 //!
-//! Knows no content; a document is found by the hash of what it was made from. Start reading at [`PackedDocuments::find`].
+//! Knows no content; a document is found by the hash of its sources. Start reading at [`PackedDocuments::find`].
 
 use crate::object::IgnorePoison;
 use flate2::Compression;
@@ -105,10 +105,10 @@ impl Read for SharedBytes {
     }
 }
 
-/// Documents with the hash of what they were made from, the oldest one first.
+/// Documents with the hash of their sources, the oldest one first.
 type KeptDocuments = VecDeque<(String, Arc<PackedDocument>)>;
 
-/// The newest documents by the hash of what they were made from; clones share them.
+/// The newest documents by the hash of their sources; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct PackedDocuments(Arc<Mutex<KeptDocuments>>);
 

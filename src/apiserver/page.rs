@@ -1,6 +1,6 @@
 //! Lists in pages: all pages of a list show the objects at the revision of its first page.
 //!
-//! Changes since that revision are undone by the log: the first entry of an object after a revision knows what it was at that revision.
+//! The log undoes later changes: the first log entry of an object after a revision holds its state at that revision.
 
 use super::api::Api;
 use super::custom;
@@ -157,7 +157,7 @@ pub struct RowBatch {
     pub next: Option<ListPosition>,
 }
 
-/// Reads the next objects of a list, until they have so many bytes. The limit of the list is not looked at.
+/// Reads the next objects of a list, until they have this many bytes. Ignores the limit of the list.
 pub fn read_rows(api: &Api, listing: &ListRequest<'_>, bytes: usize) -> ApiResult<RowBatch> {
     let ListSnapshot { snapshot, revision, mut before } = ListSnapshot::open(api, listing)?;
     let after = listing.after.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
@@ -191,7 +191,7 @@ fn read_batch(
     let next = rows.last().filter(|_| rows.len() == ROWS || length >= bytes).map(place_of);
     let mut bodies: BTreeMap<ListPosition, BodyAt> =
         rows.into_iter().map(|row| (place_of(&row), BodyAt { revision: Some(row.revision), body: row.body })).collect();
-    for (place, state) in up_to(before, next.as_ref()) {
+    for (place, state) in split_off_until(before, next.as_ref()) {
         match state.before {
             Some(body) => drop(bodies.insert(place, BodyAt { body, revision: None })),
             None => drop(bodies.remove(&place)),
@@ -257,8 +257,8 @@ fn place_of(stored: &StoredObject) -> ListPosition {
     (stored.key.namespace.to_string(), stored.key.name.to_string())
 }
 
-/// Takes out what comes up to a place, or all.
-fn up_to(before: &mut PreviousState, last: Option<&ListPosition>) -> PreviousState {
+/// Removes and returns the entries up to and including `last`; all entries without it.
+fn split_off_until(before: &mut PreviousState, last: Option<&ListPosition>) -> PreviousState {
     match last {
         None => std::mem::take(before),
         Some(last) => {

@@ -108,7 +108,7 @@ fn carry_out(
         _ => {}
     }
     check_identity(kind, &new, &old)?;
-    // A patch without resourceVersion relies on none: the edit was made of the object as it stands.
+    // A patch without resourceVersion applies to the object that was read: it must not have changed since.
     if is_absent(&new, "resourceVersion") {
         new.set(&["metadata", "resourceVersion"], old.text(&["metadata", "resourceVersion"]).unwrap_or_default());
     }

@@ -1,4 +1,4 @@
-//! The scale of an object: how many replicas it shall have and has, as `autoscaling/v1` tells it of every kind that has one.
+//! Converts an object to a Scale (`autoscaling/v1`): its desired and observed number of replicas.
 
 use super::ApiResult;
 use crate::kinds::Kind;

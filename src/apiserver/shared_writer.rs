@@ -61,7 +61,7 @@ struct WriteBatch {
     begun: Instant,
     writes: usize,
     /// Whether the undoing of a refused write failed, so that the whole transaction has to be refused.
-    is_spoiled: bool,
+    cannot_commit: bool,
     outcome: Arc<BatchOutcome>,
 }
 
@@ -94,7 +94,7 @@ struct EndedBatch {
 struct WriteOutcome {
     result: Result<ApiResult<()>, Box<dyn Any + Send>>,
     needed: WriteNeeds,
-    /// The transaction whose end decides; `None` for a write that neither wrote nor saw what others wrote in its transaction.
+    /// The transaction that the outcome depends on; `None` if the write changed nothing and the transaction had no earlier changes.
     depends_on: Option<Arc<BatchOutcome>>,
 }
 
@@ -206,7 +206,7 @@ impl Writer {
     /// Whether the open transaction may take further writes.
     fn is_joinable(&self) -> bool {
         let has_room = |batch: &WriteBatch| batch.writes < MAX_WRITES && batch.begun.elapsed() < MAX_HOLD_TIME;
-        self.batch.as_ref().is_some_and(|batch| !batch.is_spoiled && has_room(batch))
+        self.batch.as_ref().is_some_and(|batch| !batch.cannot_commit && has_room(batch))
     }
 
     /// Begins a transaction; opens the file first, again after a commit with an unknown outcome.
@@ -221,7 +221,7 @@ impl Writer {
         };
         let txn = self.store.insert(store).write(patience).map_err(|error| refused(&error))?;
         let open = WriteTxn::new(txn, &shared.actor, &mut Env::System, &shared.kinds).park();
-        Ok(WriteBatch { open, begun: Instant::now(), writes: 0, is_spoiled: false, outcome: Arc::default() })
+        Ok(WriteBatch { open, begun: Instant::now(), writes: 0, cannot_commit: false, outcome: Arc::default() })
     }
 
     /// Makes a write in the open transaction, or in a new one.
@@ -252,25 +252,25 @@ impl Writer {
             is_overtaken: false,
         };
         let is_kept = matches!(result, Ok(Ok(_))) && !attempt.dry_run && !needed.needs_another_attempt();
-        let is_spoiled = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
+        let cannot_commit = result.is_err() || !is_kept && (txn.wrote || txn.txn.has_failed());
         let depends_on = (others_wrote || is_kept && txn.wrote).then(|| Arc::clone(&batch.outcome));
         txn.wrote |= others_wrote;
         if !is_kept {
             txn.kinds = kinds_before;
         }
-        self.batch = Some(WriteBatch { open: txn.park(), writes: batch.writes + 1, is_spoiled, ..batch });
+        self.batch = Some(WriteBatch { open: txn.park(), writes: batch.writes + 1, cannot_commit, ..batch });
         Ok(WriteOutcome { result, needed, depends_on })
     }
 
     /// Commits the open transaction, if there is one.
     fn end_batch(&mut self, shared: &SharedWriter) -> Option<EndedBatch> {
-        let WriteBatch { open, outcome, is_spoiled, .. } = self.batch.take()?;
+        let WriteBatch { open, outcome, cannot_commit, .. } = self.batch.take()?;
         let store = self.store.as_mut()?;
         let mut env = Env::System;
         let txn = open.resume(store, &shared.actor, &mut env);
         let committed = match txn.wrote {
             // Dropping the transaction undoes it.
-            _ if is_spoiled => Err(CommitError::Refused(StoreError::Bug { what: "a write was not undone".into() })),
+            _ if cannot_commit => Err(CommitError::Refused(StoreError::Bug { what: "a write was not undone".into() })),
             false => Ok(None),
             true => txn.commit_unsynced().and_then(|()| {
                 store.wake_watchers();
@@ -286,7 +286,7 @@ fn not_open() -> Status {
 }
 
 impl EndedBatch {
-    /// Waits until the transaction is durable, and tells the clients.
+    /// Waits until the transaction is durable, then wakes the waiting writers.
     fn finish(self) {
         let ended = match self.committed.and_then(|sync| sync.map_or(Ok(()), PendingSync::wait)) {
             Ok(()) => BatchEnd::Durable,
@@ -464,7 +464,7 @@ mod tests {
             let mut namespace = txn.get(&key)?.unwrap();
             namespace.set(&["metadata", "uid"], "another");
             add(txn, "other")?;
-            // The store refuses it, and with it the transaction, though the write goes on.
+            // The store refuses this change and so the whole transaction, although the closure succeeds.
             assert!(txn.put(&key, namespace).is_err());
             Ok(())
         };

@@ -1,7 +1,7 @@
 //! The store as the API server's pipeline sees it: a transaction that writes, and a view that only reads.
 //!
-//! Knows: how stored texts become objects, which leases and APIServices are computed and not kept, and what a transaction has learnt of kinds and
-//! allocations. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
+//! Knows: how stored texts become objects, which leases and APIServices are computed and not stored, and the kinds and allocations that a
+//! transaction has changed. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
 
 use super::aggregation::API_SERVICES;
 use super::authorization::cache::AccessCache;
@@ -62,7 +62,7 @@ pub(super) struct WriteTxn<'a> {
     pub env: &'a mut Env,
     pub network: u8,
     pub wrote: bool,
-    /// The cluster's registry, which takes over what this transaction has learnt once it is committed.
+    /// The cluster's registry. It takes over the kinds of this transaction's definitions at the commit.
     pub committed_kinds: KindRegistry,
     /// The kinds as this transaction has them: with a layer for each definition that it wrote.
     pub kinds: KindRegistry,
@@ -82,7 +82,7 @@ pub(super) struct WriteTxn<'a> {
     pub seen: SeenObjects,
 }
 
-/// A write transaction between two of its writes, without what only the thread that writes has.
+/// A write transaction between two of its writes, without the parts that belong to the writing thread.
 pub(super) struct OpenWrite {
     txn: ParkedTxn,
     network: u8,
@@ -175,7 +175,7 @@ impl<'a> WriteTxn<'a> {
         Ok(())
     }
 
-    /// Keeps what is cached up to date with the transaction's own writes: what was seen, and the allocations.
+    /// Updates the caches after a write of the transaction: the objects that were read, and the allocations.
     fn note_written(&mut self, key: &Key, held: Option<ServiceAllocation>) {
         self.seen.forget(key);
         let Some(holdings) = self.holdings.as_mut().filter(|_| key.resource == SERVICES).map(Rc::make_mut) else {
@@ -187,7 +187,7 @@ impl<'a> WriteTxn<'a> {
         }
     }
 
-    /// Commits what was written; the cluster's registry then learns of the definitions among it.
+    /// Commits the writes. The cluster's registry then takes over the definitions among them.
     pub fn commit(self) -> Result<(), CommitError> {
         if self.wrote {
             self.txn.commit()?;

@@ -8,12 +8,12 @@ use crate::store::{StoreError, StoredObject};
 /// Kinds whose objects are partly computed on read.
 const PARTLY_COMPUTED: [&str; 3] = ["nodes", "leases.coordination.k8s.io", "apiservices.apiregistration.k8s.io"];
 
-/// Whether objects of a resource are what is stored and nothing else.
+/// Whether objects of a resource are read as they are stored, without computed parts.
 pub fn is_stored(resource: Resource) -> bool {
     !PARTLY_COMPUTED.contains(&resource.0)
 }
 
-/// The status when a write or a look, which the caller passed, was never called.
+/// The status when a write or read that the caller passed was never called.
 pub fn not_called() -> Status {
     Status::bug("the request was not run")
 }

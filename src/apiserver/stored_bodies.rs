@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 const MAX_TOTAL_BYTES: usize = 16 << 20;
 /// Maximum size of a body that is kept.
 const MAX_BYTES: usize = 32 << 10;
-/// Approximate memory for an entry beside its bytes.
+/// Approximate memory of an entry in addition to its bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
 /// Bodies by revision; clones share their content.

@@ -21,7 +21,7 @@ pub trait Transaction {
     /// One object.
     fn get(&self, key: &Key) -> ApiResult<Option<Object>>;
 
-    /// The same, to be looked at only: not copied where the transaction has it at hand.
+    /// Like [`Transaction::get`], but shares the object instead of copying it where the transaction already holds it.
     fn get_shared(&self, key: &Key) -> ApiResult<Option<Arc<Object>>> {
         Ok(self.get(key)?.map(Arc::new))
     }
@@ -143,7 +143,7 @@ pub trait Transaction {
         false
     }
 
-    /// Asks a webhook. By default nobody is asked.
+    /// Calls a webhook. By default webhooks are unavailable.
     fn ask(&mut self, _question: WebhookQuestion) -> Asked {
         Asked::Unavailable
     }

@@ -1,4 +1,4 @@
-//! The text of a written object, which tells the fields that it contains twice, and the order of complaints about fields.
+//! The request body as text. It shows duplicate fields, and the order in which errors name the fields.
 //!
 //! Start reading at [`WrittenBody::complaints`].
 

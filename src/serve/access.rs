@@ -1,4 +1,4 @@
-//! Access of requests: what a request would do, and whether its user may.
+//! Authorization of requests: the verb and resource of a request, and whether its user may use them.
 //!
 //! Never: checks credentials ([`super::http::guard`] and [`crate::apiserver::tokens`] do). Start reading at
 //! [`authorize`].

@@ -61,7 +61,7 @@ const CUT_WARNING: usize = 256;
 /// Seconds after which a client may try again.
 const RETRY: u32 = 1;
 
-/// The beginning of the message when another server does not answer. Kubernetes' clients are not told to try again then.
+/// The beginning of the message when another server does not answer. As in Kubernetes, the answer has no `Retry-After` then.
 pub const UNREACHABLE: &str = "error trying to reach service: ";
 
 /// The end of the messages of overload.

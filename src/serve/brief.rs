@@ -1,6 +1,6 @@
-//! Reads that take microseconds: one small object, which needs no thread of its own.
+//! Reads that take microseconds, such as of one small object. They run on the connections' thread.
 //!
-//! Never: answers what may wait or take long, or an error; those requests take the usual way.
+//! Never: handles a request that may wait, take long or fail; the workers handle those.
 //! Start reading at [`answer_brief`].
 
 use super::HttpAnswer;

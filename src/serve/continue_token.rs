@@ -16,7 +16,7 @@ const CODE: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_a
 /// Position in a list, which clients return unchanged.
 #[derive(Clone)]
 pub struct ContinueToken {
-    /// `None` for the current state, whatever revision the earlier pages had.
+    /// `None` for the current state, even if earlier pages showed another revision.
     pub revision: Option<u64>,
     /// The namespace of the last object before it.
     pub namespace: String,

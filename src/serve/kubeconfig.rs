@@ -33,8 +33,8 @@ pub struct ServerAccess<'a> {
     pub namespace: &'a str,
 }
 
-/// Whether a text is that of [`write`](fn@write). `kubectl config` writes the file anew without its first line: then the one cluster and
-/// the one user in it have its names.
+/// Whether a text is that of [`write`](fn@write). `kubectl config` rewrites the file without its first line; then
+/// its only cluster and user are recognized by their names.
 fn is_text_of_ours(text: &str) -> bool {
     let names_only_ours = |config: &Value| {
         ["clusters", "users"].iter().all(|list| {

@@ -1,7 +1,8 @@
-//! The server of a node, of which Kubernetes' kubelet serves more: `nodes/NAME/proxy/PATH` without a port.
+//! A part of the kubelet's HTTP API: `nodes/NAME/proxy/PATH` without a port.
 //!
-//! Knows: health, the pods of the node, and what its containers use: `stats/summary`, and `metrics/resource` for Prometheus. Values are
-//! those of the moment, so nothing waits. Never: forwards a request. Start reading at [`answer`].
+//! Knows: health, the pods of the node, and the usage of its containers: `stats/summary`, and `metrics/resource` for Prometheus.
+//! Values are
+//! measured at the request, without waiting. Never: forwards a request. Start reading at [`answer`].
 
 use super::answer::HttpAnswer;
 use super::form::AnswerForm;
@@ -59,7 +60,7 @@ fn list_pods(request: &ApiRequest, pods: Vec<Object>) -> ServeResult {
     Ok(HttpAnswer::document(200, &list, &AnswerForm::negotiate_whole(request)?))
 }
 
-/// Counts what runs on the node.
+/// Returns the metrics of the numbers of running pods and containers.
 fn count(pods: &[Object], node: &Object) -> MetricsText {
     let statuses = || pods.iter().flat_map(|pod| pod.items(&["status", "containerStatuses"]));
     let is_running = |pod: &&Object| pod.text(&["status", "phase"]) == Some("Running");
@@ -134,7 +135,7 @@ impl NodeUsage {
         stats["swap"] = json!({"time": now, "swapUsageBytes": sample.swap});
     }
 
-    /// Returns what the kubelet shows at `/metrics/resource`.
+    /// Returns the kubelet's `/metrics/resource`.
     fn metrics(&self) -> MetricsText {
         let mut text = MetricsText::default();
         let at = self.now.as_millisecond();
@@ -170,7 +171,7 @@ impl NodeUsage {
         text
     }
 
-    /// Adds when each container started: a metrics server sees by it that a counter has begun anew.
+    /// Adds the start time of each container. Metrics servers use it to detect that a counter was reset.
     fn add_start_times(&self, text: &mut MetricsText) {
         let name = "container_start_time_seconds";
         text.begin(name, "gauge", "[STABLE] Start time of the container since unix epoch in seconds");

@@ -131,8 +131,10 @@ fn orphan_dependents(request: &ApiRequest, options: &Value) -> Option<bool> {
     options["orphanDependents"].as_bool().or_else(parameter)
 }
 
-/// Whether a request deletes an object with its dependents in the old words: its answer tells then whether the object waits.
-pub fn tells_pending_deletion(request: &ApiRequest) -> bool {
+/// Whether a request deletes dependents by the deprecated `orphanDependents: false`. The answer has the status 202 while the object
+/// waits for
+/// them.
+pub fn reports_pending_deletion(request: &ApiRequest) -> bool {
     let read = || body::value(request, ("v1", "DeleteOptions")).unwrap_or_default();
     let options = if request.body.is_empty() { Value::Null } else { read() };
     orphan_dependents(request, &options) == Some(false)

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest silence; an empty line then tells whether the client is still there.
+/// Maximum time without a line. Then an empty line is sent, which fails if the client is gone.
 const MAX_SILENCE: Duration = Duration::from_secs(15);
 
 /// Shortest time between two lines; longer while they take long.
@@ -106,7 +106,7 @@ impl OverviewFeed {
         store_tail::load(&snapshot, &mut self.world).map(drop).map_err(|error| refused(&error))
     }
 
-    /// Reads the changes; true when everything had to be read anew.
+    /// Reads the changes. Returns true when it had to reload everything.
     fn catch_up(&mut self) -> ServeResult<bool> {
         self.world.now = Time::now();
         let now = self.world.now;

@@ -43,7 +43,7 @@ pub enum ApiDocument {
     OpenApi3,
     /// `/openapi/v3/apis/apps/v1`: the rest of the path.
     OpenApi3Of(String),
-    /// `/ui`, the page for browsers, and what it asks for: the rest of the path.
+    /// `/ui`, the page for browsers, and its resources: the rest of the path.
     Ui(String),
 }
 
@@ -133,7 +133,7 @@ fn named(group: &str, version: &str, rest: &[&str]) -> Option<PathTarget> {
         subresource: text(2),
         watch,
     };
-    // After `proxy` comes the path of another server.
+    // The rest after `proxy` is the path of another server.
     let is_whole = (rest.len() <= 3 || rest[2] == "proxy") && rest.iter().take(3).all(|word| !word.is_empty());
     is_whole.then_some(named)
 }

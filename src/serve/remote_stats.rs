@@ -1,8 +1,8 @@
 //! Usage of the nodes on other machines and of their pods, as their kubelets measure it: `stats/summary`.
 //!
-//! Knows: the fields of the summary (Kubernetes: `pkg/apis/stats/v1alpha1` of `k8s.io/kubelet`). Of the nodes that are ready, a few are asked
-//! at the same time, and none any more after [`ALL_KUBELETS_TIMEOUT`]. Never: keeps a sample, and never takes the word of a node for pods
-//! of another: callers look up a pod at its own node. Start reading at [`RemoteKubelets`].
+//! Knows: the fields of the summary (Kubernetes: `pkg/apis/stats/v1alpha1` of `k8s.io/kubelet`). Only ready nodes are
+//! queried, a few at the same time, and no more after [`ALL_KUBELETS_TIMEOUT`]. Never: keeps a sample, and never uses a node's values for
+//! pods of another node: callers look up a pod at its own node. Start reading at [`RemoteKubelets`].
 
 use super::ServeResult;
 use super::remote_kubelet::{client_tls, remote_place};

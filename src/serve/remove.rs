@@ -69,7 +69,7 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     }
     let object = show.converted_object(api, Object::clone(&reply.object))?;
     let mut answer = answer(&show, asked, is_gone, WriteReply { object: object.into(), ..reply });
-    if !is_gone && options::tells_pending_deletion(request) {
+    if !is_gone && options::reports_pending_deletion(request) {
         answer.code = 202;
     }
     Ok(answer.warning(&warnings(asked.kind, &deletion)))

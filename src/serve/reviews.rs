@@ -1,4 +1,4 @@
-//! Review requests: who is this, and what may they do? They are answered and not stored.
+//! Review requests, such as TokenReview and SubjectAccessReview: identity and permissions of a user. They are answered and not stored.
 //!
 //! Never: decides itself; the authorizer and the tokens' authenticator do.
 //! Start reading at [`REVIEWS`].

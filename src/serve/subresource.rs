@@ -327,7 +327,7 @@ fn check_named(body: &Value, pod: &Key, kind: &str) -> ServeResult<()> {
     Err(Status::new(Reason::BadRequest, format!("name in URL does not match name in {kind} object")))
 }
 
-/// Copies the annotations of a binding to its pod; schedulers of others tell the node's agents by them.
+/// Copies the annotations of a binding to its pod. Custom schedulers pass data to agents of the node in them.
 fn annotate_bound(txn: &mut dyn Transaction, pod: &Key, binding: &Object, options: &WriteOptions) -> ApiResult<()> {
     let path = ["metadata", "annotations"];
     let Some(kind) = kinds::by_resource(pod.resource).filter(|_| binding.pairs(&path).next().is_some()) else {

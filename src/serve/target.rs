@@ -53,7 +53,7 @@ pub struct ProxyTarget {
     pub tls: ProxyTls,
     /// The path at that server, undecoded.
     pub path: String,
-    /// The path of this server that stands for the root of that one, when links in its answers should lead through this server.
+    /// The path of this server under which the other server is reached, if links in its answers should be rewritten to it.
     pub prefix: Option<String>,
     /// The parameters, encoded; `None` for those of the client.
     pub query: Option<String>,
@@ -81,7 +81,7 @@ pub struct KubeletTls {
     pub own: TlsClientKey,
 }
 
-/// The TLS of an extension API server, which is told the user who makes the request.
+/// The TLS of an extension API server. It receives the user of the request in headers.
 pub struct ExtensionTls {
     /// The name that its certificate has to have.
     pub host: String,

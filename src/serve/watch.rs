@@ -36,7 +36,7 @@ const MIN_WATCH_SECONDS: u64 = 1800;
 /// Maximum number of log entries per read.
 pub const BATCH: usize = 1000;
 
-/// Error message for a watch as YAML, whose events could not be told apart.
+/// Error message for a watch as YAML, whose events would have no separators.
 const STREAMED: &str = "only the following media types are accepted: application/json;stream=watch, \
                         application/vnd.kubernetes.protobuf;stream=watch";
 
@@ -76,7 +76,7 @@ struct InitialEvents {
     /// The revision of the objects; `None` for the current one, before the first piece.
     revision: Option<u64>,
     after: Option<ListPosition>,
-    /// Whether a bookmark tells the client where they end.
+    /// Whether a bookmark marks their end.
     is_marked: bool,
 }
 
@@ -260,7 +260,8 @@ impl ActiveWatch {
         self.show.converts().then_some(conversion)
     }
 
-    /// Whether its kind changed or is no longer served. The client is told by the end of the watch, and by the answer to its next request.
+    /// Whether its kind changed or is no longer served. The watch ends then, and the client's next request gets the new state or an
+    /// error.
     pub fn is_over(&self) -> bool {
         self.is_over
     }

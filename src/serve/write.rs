@@ -164,7 +164,7 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
         }
     };
     let applied = api.write(options.dry_run, |txn| {
-        // The name of an object that exists comes from the path; a new object has to bring its own.
+        // An existing object is named by the path; a new object must contain its name.
         if is_unnamed && !txn.exists(&asked.key())? {
             check_name(&config, asked.name)?;
         }

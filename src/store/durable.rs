@@ -3,7 +3,7 @@
 //! SQLite does not sync the WAL at commits (`synchronous = NORMAL`; it syncs only around checkpoints). The store syncs
 //! it: at once for a writer that acknowledges a request, later for a writer that would compute the same result again.
 //! One sync makes all earlier commits of all processes durable. A writer that continues meanwhile syncs on a separate
-//! thread ([`Store::sync_behind`]). A process whose state nobody needs after a power loss leaves the syncs out
+//! thread ([`Store::sync_behind`]). A process whose state is not needed after a power loss leaves the syncs out
 //! ([`leave_out_syncs`]).
 
 use super::group_sync::GroupSync;
@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Returns the group that syncs the commits so far, which the store itself does not sync any more.
+    /// Returns the group that syncs the commits so far. The store itself then no longer syncs them.
     pub(super) fn sync_group(&mut self) -> Result<Arc<GroupSync>, CommitError> {
         self.check_certain()?;
         if self.durable.group.is_none() {

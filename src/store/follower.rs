@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 use std::time::Duration;
 
-/// Interval at which the head is looked at without an event.
+/// Interval at which the head is checked when no event arrives.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for a process of this machine to commit a change that it has just appended to the log.
@@ -47,7 +47,7 @@ impl Follower {
 
     fn spawn(path: &Path) -> Option<Follower> {
         let store = Store::open(path, OpenMode::Existing).ok()?;
-        // Capacity one is enough: the newest head is beside it.
+        // A capacity of one is enough: the newest head is stored separately.
         let (wake, woken) = sync_channel(1);
         let head = Arc::new(AtomicU64::new(UNKNOWN));
         let newest = head.clone();

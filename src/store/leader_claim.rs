@@ -31,7 +31,7 @@ pub struct ClaimRenewal {
 }
 
 impl LeaderClaim {
-    /// Whether nobody leads.
+    /// Whether there is no leader.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }

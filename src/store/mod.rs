@@ -7,7 +7,7 @@
 //! Guarantees, each with a test in `tests/store.rs`:
 //! - Every write gets the next revision of one counter. A revision is visible only after its commit, and never reused
 //!   (except that a power loss undoes unsynced commits, [`Txn::commit_unsynced`]).
-//! - The objects are always the fold of the log, also after compaction.
+//! - Replaying the log yields exactly the stored objects, also after compaction.
 //! - A successful [`Txn::commit`] survives a kill and a power loss. A commit with an unknown outcome returns an error
 //!   that says so.
 //! - Reading the log from a retained revision returns every later entry once, in order; from before the floor it is
@@ -103,11 +103,11 @@ pub struct Store {
     allows_reserve: bool,
 }
 
-/// A file that is read without locks, since SQLite cannot make its files beside it.
+/// A file that is read without locks, since SQLite cannot create its own files in the same folder.
 struct ReadOnlyFile {
     /// The error of every write.
     refusal: StoreError,
-    /// When the file was written last. Once another process writes it, it cannot be read without locks any more.
+    /// Modification time of the file at the start. Once another process writes the file, it can no longer be read without locks.
     modified: Option<SystemTime>,
 }
 

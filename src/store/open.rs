@@ -26,7 +26,7 @@ pub enum OpenMode {
     Create,
     /// Fails without a file.
     Existing,
-    /// Like [`OpenMode::Existing`], for a backup that nothing else writes: makes no lock files beside it.
+    /// Like [`OpenMode::Existing`], for a backup that nothing else writes: creates no lock files.
     Backup,
 }
 
@@ -98,8 +98,9 @@ impl Store {
         Ok(Store::from_connection(connection, place.clone(), turnstile))
     }
 
-    /// Opens an existing file beside which SQLite cannot make its files, as `error` says. That takes a file to which no
-    /// other process writes: one without a WAL. Each write is refused with the error.
+    /// Opens an existing file in a folder where SQLite cannot create its own files; `error` is SQLite's. The file must be one that no
+    /// other
+    /// process writes, so it must have no WAL. Later writes are refused with the error.
     fn open_for_reading(place: StorePath, error: StoreError) -> Result<Store, OpenError> {
         let is_read_only = place.is_in_read_only_folder();
         let error = match is_read_only {
@@ -249,7 +250,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 /// Letters of a path that a URI may contain as they are.
 const PLAIN_IN_URI: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 
-/// Connects to a file that nobody writes, without locks and without files beside it.
+/// Connects to a file that no process writes, without locks and without further files.
 fn connect_immutable(place: &StorePath) -> Result<Connection, OpenError> {
     let to_store_error = |error| StoreError::from_sqlite(place.file(), error);
     let path = percent_encode(place.file().as_os_str().as_bytes(), PLAIN_IN_URI);

@@ -60,7 +60,8 @@ pub fn find_revision_at(read: &dyn StoreRead, at: Time) -> StoreResult<Option<u6
         let middle = low + (high - low) / 2;
         if is_later(middle)? { high = middle } else { low = middle + 1 }
     }
-    // When all entries above the floor are later, nothing tells whether the state at the floor is earlier or later than the time.
+    // When all entries above the floor are later than the time, the state at the floor may be older or newer than it: its time is not
+    // stored.
     Ok((low > floor + 1).then(|| low - 1))
 }
 

@@ -30,8 +30,9 @@ const MAX_FILE_BYTES: u64 = 4096;
 /// Time that opening and writing wait for the log.
 const LOG_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Looks for a commit of this machine, and the pauses before them. Only then a reader waits for the write lock.
-const OWN_COMMIT_LOOKS: u32 = 4;
+/// Number of checks whether this machine has committed a batch itself, with the pause before each. After them a reader waits for the
+/// write lock.
+const MAX_OWN_COMMIT_CHECKS: u32 = 4;
 const OWN_COMMIT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Settings of the replica itself, which the log does not have: its cluster, and the number of the last batch that it contains.
@@ -46,7 +47,7 @@ pub(super) struct Replica {
     pub machine: String,
     /// Bytes that this process has appended since the last snapshot.
     pub appended: usize,
-    /// Time of the last snapshot, or of the first look at the length of the log.
+    /// Time of the last snapshot, or of the first check of the length of the log.
     pub trimmed_at: Option<Instant>,
 }
 
@@ -192,7 +193,7 @@ impl Store {
 
     /// Waits a moment for a batch that a process of this machine has just appended, and is about to commit. Returns whether it is there.
     fn wait_for_own_commit(&self, head: u64) -> StoreResult<bool> {
-        for _ in 0..OWN_COMMIT_LOOKS {
+        for _ in 0..MAX_OWN_COMMIT_CHECKS {
             std::thread::sleep(OWN_COMMIT_PAUSE);
             if self.position()? >= head {
                 return Ok(true);
@@ -301,7 +302,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Commits the applied batches, wakes the processes that watch the file, and begins anew with the write lock still held.
+    /// Commits the applied batches, wakes the processes that watch the file, and begins a new transaction with the write lock still held.
     fn keep_followed(&mut self, position: u64) -> StoreResult<()> {
         self.run_local(POSITION, &position.to_string())?;
         self.write_counter()?;

@@ -1,4 +1,4 @@
-//! The reserve: disk space beside the database for the writes that empty a full disk.
+//! The reserve: disk space kept back for the writes that free space on a full disk.
 //!
 //! A pod that fills the disk leaves no space for the record of its own deletion. So the control plane allocates a file while there is room. A
 //! transaction that frees space, such as a deletion, gets a part of it when the disk is nearly full. The part becomes space of the

@@ -15,7 +15,7 @@ pub(super) const APPLICATION_ID: i32 = 0x6b6c_6f6f;
 /// The offset of the application id in an SQLite file (sqlite.org/fileformat.html).
 const ID_OFFSET: u64 = 68;
 
-/// Whether a file's header has the id of a kloop database. Unlike SQLite, this makes no file beside it.
+/// Whether a file's header has the id of a kloop database. Unlike SQLite, this creates no files.
 pub(super) fn is_database_of_kloop(path: &Path) -> Result<bool, StoreError> {
     let mut id = [0; 4];
     // Stays open: closing it would end the locks that SQLite has on the file in this process.

@@ -22,7 +22,7 @@ pub(super) trait SharedLog: Send {
     /// dropped.
     fn watch(&self, moved: Box<dyn Fn(Option<u64>) + Send>) -> Box<dyn Any + Send>;
 
-    /// Writes a chunk of a snapshot, which nobody reads before [`SharedLog::publish`].
+    /// Writes a chunk of a snapshot. Readers see the snapshot only after [`SharedLog::publish`].
     fn put_chunk(&mut self, position: u64, number: u64, chunk: &[u8], patience: Duration) -> Result<(), LogError>;
 
     /// Makes a snapshot the newest one in place of `seen`, and removes the chunks of older ones and the batches before the number `keep`.
@@ -44,10 +44,10 @@ pub(super) trait SharedLog: Send {
     /// Removes the chunks of a snapshot that was not published.
     fn discard_chunks(&mut self, position: u64, patience: Duration) -> Result<(), LogError>;
 
-    /// Reads the claim of the leader; empty when nobody leads.
+    /// Reads the claim of the leader; empty without a leader.
     fn read_claim(&mut self, patience: Duration) -> Result<Vec<u8>, LogError>;
 
-    /// Replaces the claim of the leader, if it is still `seen`. An empty one stands for none. Returns whether it was replaced.
+    /// Replaces the claim of the leader if it still equals `seen`; an empty claim means no leader. Returns whether it was replaced.
     fn replace_claim(&mut self, seen: &[u8], claim: &[u8], patience: Duration) -> Result<bool, LogError>;
 
     /// Returns another handle of the same log.

@@ -194,7 +194,7 @@ pub trait StoreRead: source::SnapshotSource {
         }
     }
 
-    /// Namespaces and names of the objects of a resource, in one namespace or all; in their order. Bodies are not looked at.
+    /// Namespaces and names of the objects of a resource, in one namespace or all; in their order. Does not read their bodies.
     fn names(&self, resource: Resource, namespace: Option<&str>) -> StoreResult<Vec<(String, String)>> {
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
         match namespace {

@@ -17,7 +17,7 @@ pub fn default_path() -> PathBuf {
     state_folder().join("default/state.db")
 }
 
-/// The replica of a state on etcd. `name` stands for its address.
+/// The path of the replica of a state on etcd. `name` is derived from its address.
 pub(super) fn replica_path(name: &str) -> PathBuf {
     state_folder().join("etcd").join(name).join(USUAL)
 }
@@ -73,7 +73,7 @@ impl StorePath {
         &self.home
     }
 
-    /// The path of a file beside the database: its name with a suffix.
+    /// The path of a file in the database's folder: the database's name with a suffix.
     pub fn neighbour(&self, suffix: &str) -> PathBuf {
         let mut name = OsString::from(&self.file);
         name.push(suffix);
@@ -103,7 +103,7 @@ impl StorePath {
         Ok(())
     }
 
-    /// Whether no file can be made beside the database.
+    /// Whether no file can be created in the database's folder.
     pub fn is_in_read_only_folder(&self) -> bool {
         matches!(access(self.dir(), Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS))
     }

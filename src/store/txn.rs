@@ -284,7 +284,7 @@ impl Txn<'_> {
         }
         self.open = false;
         if self.turn.is_some() {
-            // The changes of a replica are durable in its log: after a power loss it follows that again.
+            // The changes of a replica are durable in its log on etcd: after a power loss the replica applies that log again.
             if !self.store.is_replica() {
                 self.store.durable.committed();
             }

@@ -1,4 +1,4 @@
-//! PodResizeValidator: a pod on a node is resized only to what the node can give at all.
+//! PodResizeValidator: a resize of a pod may not exceed the capacity of its node.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;

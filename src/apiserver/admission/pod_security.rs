@@ -38,7 +38,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     if !is_labelled(&namespace) {
         return Ok(());
     }
-    // Labels that cannot be read stand in the state since before they were checked.
+    // Invalid labels are ignored: the namespace may have got them before labels were checked.
     let policy = NamespacePolicy::from_labels(&namespace, &mut FieldErrors::default());
     let is_pod = resource == "pods";
     if is_pod && request.old.is_some_and(|old| !is_significant_update(request.object, old)) {
@@ -126,7 +126,7 @@ fn warn_about_pods(namespace: &str, enforce: PolicyLevel, pods: &[Object]) -> Ve
     warnings
 }
 
-/// The pods in an order in which one pod of each controller comes before further ones of the same.
+/// Orders pods so that one pod of each controller precedes the controller's other pods.
 fn one_per_controller_first(pods: &[Object]) -> Vec<&Object> {
     let mut seen = HashSet::new();
     let is_first = |pod: &&Object| pod.controller().is_none_or(|owner| seen.insert(owner.uid.to_owned()));

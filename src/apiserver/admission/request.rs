@@ -89,7 +89,7 @@ pub struct AdmissionRequest<'a> {
     pub key: &'a Key,
     /// The object as it is to be kept, or the body of a subresource (an Eviction). Null in a deletion.
     pub object: &'a mut Object,
-    /// The object as it stands; none on create and connect.
+    /// The stored object; none on create and connect.
     pub old: Option<&'a Object>,
     /// The options.
     pub options: RequestOptions<'a>,
@@ -191,7 +191,7 @@ pub fn group_version(last: &str, api_version: &str, name: &str) -> Value {
 pub struct SeenObjects<'r> {
     /// The new object; none in a deletion.
     pub object: Option<Cow<'r, Object>>,
-    /// The object as it stands.
+    /// The stored object.
     pub old: Option<Cow<'r, Object>>,
 }
 

@@ -23,7 +23,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
         if names.is_empty() {
             continue;
         }
-        // A pod that asks for nothing uses nothing, and is under the quota all the same: it is counted to see that.
+        // A pod without requests has no usage, and yet matches the quota's scopes. Counting pods shows whether it matches.
         let mut counted = quota.clone();
         if request.kind.resource == "pods" {
             counted.set(&["spec", "hard", "pods"], "0");
@@ -67,7 +67,7 @@ fn usage_of(now: Time, request: &AdmissionRequest<'_>, object: Option<&Object>, 
     resourcequota::used(&world, request.object.namespace(), quota)
 }
 
-/// Returns the usage in the status of a quota; `None` when it does not tell all of these resources.
+/// Returns the usage in the status of a quota; `None` when the status lacks one of these resources.
 fn known_usage(quota: &Object, names: &[String]) -> Option<Map<String, Value>> {
     let used = |name: &String| Some((name.clone(), quota.value_at(&["status", "used", name])?.clone()));
     names.iter().map(used).collect()
@@ -105,7 +105,7 @@ fn amount(value: Option<&Value>) -> Option<Quantity> {
     value.and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok())
 }
 
-/// Whether a write can use more of a quota: every new object can, and those changes that alter what is counted.
+/// Whether a write can increase the usage of a quota: every new object can, and each change of a field that the usage depends on.
 fn can_use_more(request: &AdmissionRequest<'_>) -> bool {
     let Some(old) = request.old else {
         return request.operation == Operation::Create && request.subresource.is_empty();

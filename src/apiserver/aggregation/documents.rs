@@ -1,6 +1,6 @@
-//! Documents of extension servers, as they answered last: discovery, OpenAPI 2, and the hashes of their documents in version 3.
+//! The last known documents of extension servers: discovery, OpenAPI 2, and the hashes of their documents in version 3.
 //!
-//! Never: asks a server; the HTTP server puts here what it has read. Start reading at [`ExtensionDocuments`].
+//! Never: sends a request; the HTTP server fetches the documents and stores them here. Start reading at [`ExtensionDocuments`].
 
 use super::open_api::OpenApiPart;
 use crate::object::IgnorePoison;

@@ -89,7 +89,9 @@ impl Api {
         Ok(())
     }
 
-    /// Gets what an attempt of a write needed, while no lock is held. Returns whether there was anything, so that the write is made again.
+    /// Compiles expressions and calls webhooks that an attempt of a write needed, while no lock is held. Returns whether the write
+    /// must be
+    /// tried again with the results.
     fn supply_needs(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
         if !needed.needs_another_attempt() {
             return Ok(false);
@@ -128,7 +130,7 @@ impl Api {
         let kept = self.write_some(dry_run, items, write, &mut done);
         self.wrote |= !dry_run;
         if let Err(status) = kept {
-            // A caller that repeats until all is done comes to an end.
+            // At least one item gets an outcome, so that a caller that repeats until no item is left ends.
             if done.is_empty() {
                 done.extend(items.next().map(|item| (item, Err(status.clone().into()))));
             }

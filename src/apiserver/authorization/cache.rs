@@ -1,6 +1,6 @@
-//! The index of RBAC objects at the newest revision: made again only when one of them has changed.
+//! The index of RBAC objects at the newest revision; rebuilt only when one of them has changed.
 //!
-//! Knows: the revision up to which the index is known to hold. Never: keeps what is not committed. Start reading at [`AccessCache`].
+//! Knows: the newest revision at which the index is valid. Never: contains uncommitted changes. Start reading at [`AccessCache`].
 
 use crate::apiserver::ApiResult;
 use crate::apiserver::node_pods::NodePods;

@@ -1,7 +1,8 @@
 //! The node authorizer: a kubelet may read what the pods of its node need, and write its own objects
 //! (`plugin/pkg/auth/authorizer/node`).
 //!
-//! Knows: users `system:node:NAME` in the group `system:nodes`. Never: restricts the content of a write; admission does. Start reading at [`authorize_node`].
+//! Knows: users `system:node:NAME` in the group `system:nodes`. Never: restricts the content of a write; admission does.
+//! Start reading at [`authorize_node`].
 
 use super::{AccessDecision, AccessRequest, AccessTarget, AccessedResource};
 use crate::apiserver::ApiResult;
@@ -27,7 +28,7 @@ pub fn node_of(user: &User) -> Option<&str> {
     user.name.strip_prefix(PREFIX).filter(|_| is_node)
 }
 
-/// Decides about a request of a kubelet; `None` for all other users. RBAC may allow what this does not.
+/// Decides about a request of a kubelet; `None` for all other users. RBAC may still allow a request that this does not.
 pub fn authorize_node(
     txn: &dyn Transaction,
     user: &User,

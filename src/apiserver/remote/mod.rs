@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The path of the definitions of custom kinds.
 const DEFINITIONS_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// The API server of a cluster, and what a command has read from it.
+/// The API server of a cluster, with a cache of a command's reads.
 pub struct RemoteCluster {
     client: ApiClient,
     /// Time limit of each request; `None` for the client's own.
@@ -86,7 +86,7 @@ impl RemoteCluster {
         self.list_at_revision(kind, namespace, query).map(|(objects, _)| objects)
     }
 
-    /// Lists objects by the selectors of a request. Returns the revision of the list, too, from which a watch goes on.
+    /// Lists objects by the selectors of a request. Also returns the revision of the list, at which a watch can start.
     pub fn list_at_revision(
         &self,
         kind: &Kind,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Bytes that stay as they are in one part of a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// Returns the path of the objects of a kind: `/apis/apps/v1/namespaces/default/deployments`. An empty namespace stands for all.
+/// Returns the path of the objects of a kind: `/apis/apps/v1/namespaces/default/deployments`. An empty namespace means all namespaces.
 pub fn collection_path(kind: &Kind, api_version: &str, namespace: &str) -> String {
     let root = if api_version.contains('/') { "/apis" } else { "/api" };
     let place = match namespace.is_empty() || !kind.namespaced {
@@ -32,7 +32,7 @@ fn escape(part: &str) -> String {
     utf8_percent_encode(part, ESCAPED).to_string()
 }
 
-/// Returns the request of a write. `dry_run`: whether the server keeps nothing, whatever the options say.
+/// Returns the request of a write. `dry_run`: the server stores nothing, even if the options say otherwise.
 pub fn write_request(write: &ForwardedWrite<'_>, dry_run: bool) -> ClientRequest {
     let place = (&*write.key.namespace, &*write.key.name);
     let object = || object_path(write.kind, &write.api_version, place, write.subresource);

@@ -53,7 +53,7 @@ impl ServiceAllocation {
 }
 
 impl ServiceAllocations {
-    /// A Service holds this from now on, instead of what it held before.
+    /// Sets the allocation of a Service, replacing an earlier one.
     pub fn put(&mut self, service: &Key, held: ServiceAllocation) {
         self.remove(service);
         self.addresses.insert(held.spec.cluster_ip.clone(), service.clone());
@@ -61,7 +61,7 @@ impl ServiceAllocations {
         self.services.insert(service.clone(), held);
     }
 
-    /// A Service holds nothing any more.
+    /// Removes the allocation of a Service.
     pub fn remove(&mut self, service: &Key) {
         let Some(held) = self.services.remove(service) else { return };
         if self.addresses.get(&held.spec.cluster_ip) == Some(service) {

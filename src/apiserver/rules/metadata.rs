@@ -1,4 +1,4 @@
-//! Metadata rules: fields that the server owns, whatever a client sends.
+//! Metadata rules: fields that the server owns. It ignores the values that a client sends.
 
 use crate::managed_fields;
 use crate::object::Object;
@@ -10,7 +10,7 @@ const OWNED: [&str; 3] = ["uid", "creationTimestamp", "generation"];
 /// Fields of metadata that only a deletion sets: an update may leave them out, and is refused when it sets them.
 const OF_DELETION: [&str; 2] = ["deletionTimestamp", "deletionGracePeriodSeconds"];
 
-/// Carries over what a writer may not change.
+/// Copies the metadata that a client may not change from the stored object.
 pub fn carry_over(new: &mut Object, old: &Object) {
     for field in OWNED {
         match old.value_at(&["metadata", field]) {
@@ -35,7 +35,7 @@ pub fn carry_over(new: &mut Object, old: &Object) {
     new.unset(&["metadata", "selfLink"]);
 }
 
-/// Whether the two differ in anything but metadata and status: what `generation` counts.
+/// Whether the two differ in anything but metadata and status. `generation` counts such changes.
 pub fn spec_differs(new: &Object, old: &Object) -> bool {
     differs(&new.0, &old.0, &["metadata", "status"])
 }

@@ -11,7 +11,7 @@ pub const MAX_BASE: usize = 58;
 /// Number of letters of the suffix.
 pub const RANDOM_LETTERS: usize = 5;
 
-/// The key that an object of this kind stands under.
+/// The key of an object of this kind.
 pub fn key_of(kind: &Kind, object: &Object) -> Key {
     let namespace = if kind.namespaced { object.namespace() } else { "" };
     Key::new(kind.resource, namespace, object.name())

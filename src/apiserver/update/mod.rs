@@ -317,7 +317,7 @@ fn rescaled(
     Ok(object)
 }
 
-/// Replaces a status on the way of another request, which admission has seen: an eviction.
+/// Replaces a status without admission, as part of another request that admission has checked, such as an eviction.
 pub(super) fn put_status(txn: &mut dyn Transaction, kind: &Kind, key: &Key, status: Value) -> ApiResult<WriteReply> {
     let old = txn.get_shared(key)?.ok_or_else(|| Status::not_found(kind.resource, &key.name))?;
     keep_status(txn, (kind, key), Some(status), old, StatusOwnership::In(None), Vec::new())
@@ -463,7 +463,7 @@ fn whole(
     keep_other_parts(kind, &mut object, old, part);
     metadata::carry_over(&mut object, old);
     (kind.prepare)(&mut object, Some(old));
-    // Before admission: what it changes gets no owner.
+    // Runs before admission: no manager owns its changes.
     let manager = part.written_by(options.manager.as_ref());
     managed_fields::update::record_update(kind, old, &mut object, manager.as_ref(), txn.now());
     let mut request = target.request(txn, &mut object, Some(old), warnings);
@@ -526,7 +526,7 @@ fn check_preconditions(kind: &Kind, body: &Object, old: &Object) -> ApiResult<()
     }
     let uid = body.uid();
     if !uid.is_empty() && uid != old.uid() {
-        // The words of the storage below Kubernetes' API server: they are what a client sees.
+        // The message of the storage layer of Kubernetes' API server, which it sends to clients unchanged.
         let key = key_of(kind, old);
         let detail = format!(
             "StorageError: invalid object, Code: 4, Key: /{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \

@@ -29,7 +29,7 @@ impl ControlLoop {
     /// Takes over: reads the state of the machine, then of the store, and makes everything due.
     pub fn start(mut api: Api, leadership: Leadership, settings: ControlSettings) -> anyhow::Result<ControlLoop> {
         runtime::allocator::use_mimalloc();
-        api.ask_nobody();
+        api.disable_webhooks();
         api.store_mut().allow_reserve(true);
         api.name_writer(tick::ACTOR);
         let (outbox, inbox) = channel();

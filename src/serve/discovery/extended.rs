@@ -1,7 +1,7 @@
 //! Discovery of the versions that extension API servers answer, merged into that of this server.
 //!
-//! Knows: their groups and versions from the APIServices, in the order of their priorities; their resources from what the servers answered
-//! last, so that discovery waits for none of them. Start reading at [`add_extensions`].
+//! Knows: their groups and versions from the APIServices, in the order of their priorities; their resources from the last answers of the
+//! servers, so that discovery waits for none of them. Start reading at [`add_extensions`].
 
 use super::catalogue::ApiGroup;
 use crate::apiserver::Api;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The group that comes before all others.
+/// The group that is listed first.
 const FIRST: &str = "apiregistration.k8s.io";
 
 /// Adds the versions of extension servers.

@@ -1,7 +1,7 @@
 //! The audit log: a file with one event a line, which a thread of its own writes, so that a slow disk stops no request.
 //!
-//! Knows: the file, its rotation, and the events that wait to be written, of which there are few. Events that find no place are counted
-//! and dropped. Never: decides what is recorded ([`crate::serve::audit`] does). Start reading at [`AuditLog::open`].
+//! Knows: the file, its rotation, and a short queue of events to write. Events are counted and dropped when the queue is full.
+//! Never: decides which events are recorded ([`crate::serve::audit`] does). Start reading at [`AuditLog::open`].
 
 use crate::apiserver::outside::AuditAnnotation;
 use crate::apiserver::user::User;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Maximum number of events that wait to be written.
 const MAX_WAITING_EVENTS: usize = 10_000;
-/// Size of a file at which the next one begins, and the number of files that are kept beside it.
+/// Size at which a file is rotated, and the number of older files that are kept.
 const MAX_FILE_BYTES: u64 = 100 << 20;
 const MAX_OLD_FILES: usize = 10;
 /// Time for the last events when the server ends.
@@ -202,7 +202,7 @@ impl AuditExchange {
         });
     }
 
-    /// Notes what admission says about the request.
+    /// Records the annotations of admission for the request.
     pub fn set_annotations(&self, annotations: &[AuditAnnotation]) {
         self.update(|audited| {
             audited.set_annotations(annotations);

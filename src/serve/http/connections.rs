@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 /// Maximum number of connections of unauthenticated clients, which also is at most a quarter of all.
 const MAX_UNKNOWN: usize = 128;
 
-/// A client, for shares: who it is, and where its connection comes from.
+/// A client among which connections are shared: its user and its peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
     /// The user's name; empty before authentication.
@@ -32,7 +32,7 @@ pub struct Client {
 pub struct Connections {
     most_unknown: usize,
     most_authenticated: usize,
-    /// Counts the ends of requests, to tell which connection has been idle longest.
+    /// Number of requests that have ended; it orders connections by how long they have been idle.
     requests_ended: AtomicU64,
     state: Mutex<State>,
 }
@@ -264,7 +264,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap()
     }
 
-    /// A connection whose task waits for ever, and a request in progress.
+    /// A connection whose task never ends by itself, and a request in progress.
     struct Opened {
         connection: Arc<Connection>,
         task: JoinHandle<()>,
@@ -286,7 +286,7 @@ mod tests {
 
     /// Returns the positions of connections that were ended.
     fn ended(runtime: &Runtime, connections: &[Opened]) -> Vec<usize> {
-        // Some of many tasks are looked at between two looks at this one.
+        // The runtime polls only some of many tasks between two polls of this one.
         runtime.block_on(async {
             for _ in 0..connections.len() {
                 tokio::task::yield_now().await;

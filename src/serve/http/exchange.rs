@@ -85,7 +85,7 @@ pub fn answer(
         _ => crate::serve::answer(api, request),
     };
     if let Some(audited) = audited {
-        // A compressed body could not be read any more.
+        // The audit log needs the body before it is compressed.
         audited.set_annotations(&api.take_annotations());
         audited.set_answer(&answer);
     }

@@ -185,7 +185,7 @@ async fn ask(shared: &Arc<ServerState>, extension: Extension, server: ExtensionS
             let open_api = read_open_api(&extension, &server, own.as_ref()).await;
             let known = shared.extensions.documents.find(&extension.name);
             let open_api_2 = match known.open_api_2 {
-                // The hash of version 3 tells that nothing has changed.
+                // The hash of OpenAPI 3 is unchanged, so the document is, too.
                 Some(part) if open_api.is_some() && known.open_api == open_api => Some(part),
                 _ => read_open_api_2(&extension, &server, own.as_ref()).await,
             };

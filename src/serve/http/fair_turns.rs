@@ -24,7 +24,7 @@ struct Queues {
     rotation: VecDeque<Arc<Client>>,
 }
 
-/// One turn, which goes to the next client when it is dropped.
+/// One turn. Dropping it gives the turn to the next client.
 pub struct FairTurn(Option<Arc<FairTurns>>);
 
 impl FairTurns {
@@ -38,7 +38,7 @@ impl FairTurns {
         self.join(client, MAX_QUEUED)?.wait().await
     }
 
-    /// Like [`FairTurns::wait_for`], for work that has begun and is not refused any more.
+    /// Like [`FairTurns::wait_for`], for work that has begun: the queue's limit does not refuse it.
     pub fn wait_again(
         self: &Arc<FairTurns>,
         client: &Arc<Client>,
@@ -102,7 +102,7 @@ impl Place {
 }
 
 impl Queues {
-    /// Removes the first request of the next client; counts a free turn where nobody waits.
+    /// Removes and returns the first request of the next client; counts a free turn if no client waits.
     fn take_next(&mut self) -> Option<Sender<FairTurn>> {
         let Some(client) = self.rotation.pop_front() else {
             self.free += 1;

@@ -52,7 +52,8 @@ pub enum Access {
 const MAX_TOKEN_LENGTH: usize = 16 << 10;
 
 impl AccessGuard {
-    /// Replaces the path of this server by the path of the API that is meant; an unknown one where there is none.
+    /// Translates a path of this server to the path of the API. A path without a counterpart becomes an unknown one, so that it is not
+    /// found.
     pub fn translate(&self, request: &mut ApiRequest) {
         match self {
             AccessGuard::Filter(filter) => {
@@ -112,7 +113,7 @@ impl AccessGuard {
                 if is_foreign || !NAMES.contains(&strip_port(host)) {
                     return Err(Status::new(
                         Reason::Forbidden,
-                        "Forbidden: ask for localhost, 127.0.0.1 or [::1], from no other site",
+                        "Forbidden: send the request to localhost, 127.0.0.1 or [::1]; pages of other sites may not call this server",
                     ));
                 }
             }

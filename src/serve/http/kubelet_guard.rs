@@ -1,7 +1,7 @@
-//! Access to a kubelet's server: the client shows a certificate of the cluster or a token, and the cluster's API server says whether its
-//! user may (Kubernetes: "Kubelet authentication/authorization").
+//! Access to a kubelet's server: the client presents a certificate of the cluster or a token, and the cluster's API server authorizes its
+//! user (Kubernetes: "Kubelet authentication/authorization").
 //!
-//! Knows: which part of the Node each path stands for. Never: asks the API server itself; a [`KubeletClients`] does.
+//! Knows: the subresource of the Node that each path needs. Never: sends requests to the API server; a [`KubeletClients`] does.
 //! Start reading at [`KubeletGuard::admit`].
 
 use super::client_certificate::ClientIdentity;
@@ -34,7 +34,7 @@ impl KubeletGuard {
     }
 }
 
-/// Refuses a user who may not use the part of the Node that a path stands for. `may_use`: whether the user may, by verb and part.
+/// Refuses a user who may not use the Node's subresource of a path. `may_use` takes a verb and a subresource.
 pub fn check_rights(
     user: &User,
     method: &str,

@@ -104,8 +104,8 @@ const MAX_MEASUREMENTS: usize = 2;
 const MAX_DOCUMENT_REQUESTS: usize = 2;
 /// Maximum number of threads that make pieces of long lists, because each keeps some memory; fewer where processors are few.
 const MAX_LIST_THREADS: usize = 4;
-/// Maximum number of headers of a request, such as those that name the groups of an impersonated user. The table for them is filled anew for
-/// each request.
+/// Maximum number of headers of a request, such as those that name the groups of an impersonated user. Each request fills a table of this
+/// size.
 const MAX_HEADERS: usize = 256;
 /// Requests on one connection of HTTP/2 at the same time, watches included.
 const STREAMS: u32 = 250;
@@ -426,7 +426,7 @@ fn record_answer(audited: &AuditExchange, answer: &HttpAnswer) -> bool {
     false
 }
 
-/// Answers here what is brief, and on a worker what is not. Anonymous requests and measurements take turns.
+/// Answers brief requests on this thread, and others on a worker. Anonymous requests and metrics wait for a turn.
 async fn answer_request(
     (request, access): (ApiRequest, Access),
     (shared, client): (&Arc<ServerState>, &Arc<Client>),

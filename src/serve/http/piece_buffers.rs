@@ -1,7 +1,8 @@
-//! Buffers for the pieces of long lists, which are used again.
+//! A pool of buffers for the pieces of long lists.
 //!
-//! Workers fill them, and the thread of all connections sends them. Memory that another thread frees comes back to its worker late, so that
-//! each worker would keep many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
+//! Workers fill the buffers, and the connections' thread sends them. The allocator returns memory that another thread frees to a
+//! worker only
+//! late, so that without the pool each worker would hold many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
 
 use crate::object::IgnorePoison;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ impl PieceBuffers {
         self.0.lock().ignore_poison().pop().unwrap_or_default()
     }
 
-    /// Makes the bytes of a message from a buffer, which comes back when they were sent.
+    /// Makes the bytes of a message from a buffer. The buffer returns to the pool once they are sent.
     pub fn make_bytes(self: &Arc<PieceBuffers>, piece: Vec<u8>) -> Bytes {
         Bytes::from_owner(SentPiece { piece, buffers: self.clone() })
     }

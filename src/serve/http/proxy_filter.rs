@@ -10,7 +10,7 @@ pub struct ProxyFilter {
     pub accepted_hosts: Vec<Regex>,
     /// Paths that are accepted.
     pub accepted_paths: Vec<Regex>,
-    /// Paths that are refused all the same.
+    /// Paths that are refused even if they match `accepted_paths`.
     pub rejected_paths: Vec<Regex>,
     /// Methods that are refused.
     pub rejected_methods: Vec<Regex>,
@@ -21,7 +21,7 @@ pub struct ProxyFilter {
 }
 
 impl ProxyFilter {
-    /// Returns the path of the API that a path of this proxy stands for.
+    /// Translates a path of this proxy to the path of the API.
     pub fn strip_prefix<'p>(&self, path: &'p str) -> Option<&'p str> {
         // The slash at the end of the prefix begins the path.
         path.strip_prefix(self.prefix.trim_end_matches('/')).filter(|rest| rest.starts_with('/'))

@@ -188,8 +188,9 @@ fn has_valid_escapes(path: &str) -> bool {
     path.split('%').skip(1).all(|rest| (0..2).all(|index| is_digit(rest.as_bytes().get(index))))
 }
 
-/// Reads a body. One that is too large is refused at once in HTTP/1, and what the client still sends is dropped. In HTTP/2 it is read first,
-/// because clients take an answer before the end of what they send for a failure of the connection.
+/// Reads a body. HTTP/1: refuses a body that is too large immediately, and drops the rest that the client still sends. HTTP/2: reads
+/// all of it
+/// first, because clients treat an answer before the end of their request as a connection failure.
 async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
     let most = if version == Version::HTTP_2 { MAX_DRAINED } else { MAX_BODY_BYTES };
     if body.size_hint().lower() > most as u64 {
@@ -213,8 +214,9 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
     if length > MAX_BODY_BYTES { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Reads the rest of a refused body for a while, beside the answer. A client of HTTP/1 that has not finished sending would find the connection
-/// reset, and not the answer.
+/// Reads the rest of a refused body for a limited time while the answer is sent. Otherwise a client of HTTP/1 that is still sending
+/// would see
+/// a connection reset instead of the answer.
 fn drain(mut body: Incoming, version: Version) {
     if version == Version::HTTP_2 || body.is_end_stream() {
         return;

@@ -326,7 +326,7 @@ pub fn log(mut logs: LogReader) -> AnswerStream {
     pieces("log", move || logs.piece())
 }
 
-/// Refuses one more page with an overview while no stream is free. The client is told to try again.
+/// Refuses another overview page while no stream is free. The answer asks the client to try again.
 pub fn refuse_excess(answer: HttpAnswer, streams: &Semaphore) -> ServeResult<HttpAnswer> {
     match answer.body {
         AnswerBody::Overview(_) if streams.available_permits() == 0 => {

@@ -41,7 +41,7 @@ impl Turns {
         self.working.wait_for(client).await.map(|works| self.make_turn(client, works))
     }
 
-    /// Waits for a turn of a client for work that has begun and is not refused any more.
+    /// Waits for a turn of a client for work that has begun: the queue's limit does not refuse it.
     pub async fn wait_for_next_turn(&self, client: &Arc<Client>) -> Result<Turn, Status> {
         self.working.wait_again(client).await.map(|works| self.make_turn(client, works))
     }

@@ -1,4 +1,4 @@
-//! The server's own work, beside its answers: it leads the Service `kubernetes` to itself, adds the default roles that an older state
+//! The server's background work: it publishes its address in the Service `kubernetes`, adds default roles that an older state
 //! lacks, completes definitions of kinds, and compacts the log.
 //!
 //! Never: answers a client. Each function is a task, or a step at the server's start and end.

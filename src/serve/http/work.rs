@@ -42,7 +42,7 @@ impl ServerState {
         self.work_in_turn(turn, work).await
     }
 
-    /// Like [`ServerState::work`], for an answer that has begun, which is not refused any more.
+    /// Like [`ServerState::work`], for an answer that has begun: the queue's limit does not refuse it.
     pub(super) async fn continue_work<T: Send + 'static>(
         self: &Arc<ServerState>,
         client: &Arc<Client>,

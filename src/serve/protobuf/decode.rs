@@ -1,6 +1,6 @@
 //! From protobuf to JSON, as Kubernetes' own types are written: zero values are left out where their JSON tags say so.
 //!
-//! Knows: unknown fields are skipped. Never: uses memory without a bound, whatever the bytes are; values and nesting have limits.
+//! Knows: unknown fields are skipped. Never: uses unbounded memory for any input; values and nesting have limits.
 //! Start reading at [`Decoder::read_struct`].
 
 use super::fields::{

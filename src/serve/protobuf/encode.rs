@@ -122,7 +122,7 @@ impl<'t> Encoder<'t> {
         self.table.message(message).fields.iter().for_each(|field| self.write_absent(field));
     }
 
-    /// Writes a value that is neither a list nor an object; null, and what does not fit, as the zero value.
+    /// Writes a value that is neither a list nor an object. Writes the zero value for null and for a value of another type.
     fn write_scalar(&mut self, number: u32, of: ValueType, value: &JsonScalar<'_>) {
         let bytes = &mut self.bytes;
         match of {
@@ -210,7 +210,7 @@ impl<'t> Encoder<'t> {
         Ok(())
     }
 
-    /// Writes JSON as it stands.
+    /// Writes JSON text unchanged.
     fn write_raw(&mut self, number: u32, text: &str) {
         let start = start_length(&mut self.bytes, number);
         if text != "null" {

@@ -1,6 +1,6 @@
 //! Lists encoded item by item, so that the objects of a long list are never in memory together.
 //!
-//! Knows: the length of a list stands before its items, so that [`ListEncoder::head`] is called when all of them are encoded.
+//! Knows: the length of a list precedes its items, so [`ListEncoder::head`] is called when all of them are encoded.
 //! Start reading at [`ListEncoder`].
 
 use super::encode::Encoder;

@@ -41,7 +41,7 @@ pub fn is_etcd(state: &str) -> bool {
 
 impl EtcdAddress {
     /// Parses an address. Missing parts come from `variable`, which returns etcdctl's variables (`ETCDCTL_CACERT`, ...). The error says
-    /// what to write instead.
+    /// how to correct the address.
     pub fn parse(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<EtcdAddress, String> {
         let wrong = |what: String| format!("the state {text:?} is not an etcd address: {what}");
         if text.len() > MAX_ADDRESS_BYTES || text.chars().any(|letter| letter.is_control() || letter.is_whitespace()) {
@@ -68,7 +68,7 @@ impl EtcdAddress {
         }
         address.prefix = format!("/{}", prefix.trim_matches('/'));
         if address.prefix == "/" {
-            return Err(wrong(format!("it has no prefix, under which other programs keep nothing: {}", form())));
+            return Err(wrong(format!("the prefix is missing: name one that no other program uses: {}", form())));
         }
         address.read_query(query).map_err(wrong)?;
         address.fill_in(variable).map_err(wrong)?;

@@ -163,7 +163,7 @@ impl MemberLink {
         }
     }
 
-    /// Makes one call at the present member. After a failure the next call goes to another one.
+    /// Sends one call to the current member. After a failure the next call uses another member.
     async fn call(&self, path: &str, message: &[u8], timeout: Duration) -> Result<Vec<u8>, EtcdError> {
         let deadline = tokio::time::Instant::now() + timeout;
         let opened = tokio::time::timeout_at(deadline, self.open()).await;

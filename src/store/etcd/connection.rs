@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// Bytes that a member may send before they are read.
 const WINDOW: u32 = 4 << 20;
 
-/// gRPC's status codes that kloop tells apart.
+/// gRPC's status codes that kloop distinguishes.
 const UNAUTHENTICATED: u16 = 16;
 const PERMISSION_DENIED: u16 = 7;
 const INVALID_ARGUMENT: u16 = 3;
@@ -242,7 +242,7 @@ fn frame(message: &[u8]) -> Bytes {
     framed.freeze()
 }
 
-/// Returns the failure that a status in headers or trailers tells.
+/// Returns the error of a gRPC status in headers or trailers.
 fn check_status(headers: &HeaderMap, must_be_there: bool) -> Result<(), EtcdError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(code) = text("grpc-status").and_then(|code| code.parse::<u16>().ok()) else {

@@ -183,7 +183,7 @@ fn evaluate_policy(
         match evaluate(expression, &context, &mut budget) {
             Ok(Value::String(text)) => findings.take_annotation(invocation, key, &text),
             Ok(_) => {}
-            // Such an error refuses the request whatever the binding's actions are.
+            // With `failurePolicy: Fail` an error refuses the request, regardless of the binding's actions.
             Err(stop) if policy.fails => findings.deny(invocation, &stop.message(), None),
             Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Applies what the expression of a mutation gives: an apply configuration or a JSON patch (`plugin/policy/mutating/patch`).
+//! Applies the value of a mutation's expression: an apply configuration or a JSON patch (`plugin/policy/mutating/patch`).
 
 use crate::cel::value::{List, Map, MapKey};
 use crate::cel::{EvalError, Value, to_json};

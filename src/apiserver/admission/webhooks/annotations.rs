@@ -25,7 +25,7 @@ pub fn note_mutation(txn: &mut dyn Transaction, hook: &Hook, place: &str, is_cha
     txn.annotate(AuditAnnotation::new(format!("mutation.webhook.admission.k8s.io/{place}"), value.to_string()));
 }
 
-/// Notes that a webhook failed and the request passed all the same. `what` is `mutation` or `validating`.
+/// Notes that a webhook failed and its failurePolicy let the request pass. `what` is `mutation` or `validating`.
 pub fn note_failed_open(txn: &mut dyn Transaction, hook: &Hook, what: &str, place: &str) {
     let key = format!("failed-open.{what}.webhook.admission.k8s.io/{place}");
     txn.annotate(AuditAnnotation::new(key, hook.name.as_str()));

@@ -1,7 +1,8 @@
 //! Webhooks: servers that change and refuse requests (MutatingAdmissionWebhook and ValidatingAdmissionWebhook).
 //!
-//! [`hook`] reads configurations, [`review`] writes questions and reads answers, [`annotations`] tells the audit log. Never: makes a request: a write whose answers are missing
-//! ends, and is made again with them ([`crate::apiserver::outside`]). Start reading at [`mutate`].
+//! [`hook`] reads configurations, [`review`] writes and reads AdmissionReviews, [`annotations`] writes annotations for the audit log.
+//! Never: makes a request: a write that needs an answer fails, and is tried again with it ([`crate::apiserver::outside`]).
+//! Start reading at [`mutate`].
 
 mod annotations;
 mod hook;
@@ -213,7 +214,7 @@ fn ask(
         let text = format!("admission webhook {:?} does not support dry run", hook.name);
         return Err(Status::new(Reason::BadRequest, text));
     }
-    let endpoint = find_endpoint(txn, &hook.client, Some(hook.timeout));
+    let endpoint = find_endpoint(txn, &hook.client, hook.timeout);
     let target = match endpoint.target {
         Ok(target) => target,
         Err(why) => {
@@ -231,7 +232,7 @@ fn ask(
     })
 }
 
-/// Asks one mutating webhook; `None` where nobody is asked, and where it failed and may.
+/// Calls one mutating webhook. Returns `None` if webhooks are disabled, or if it failed and its failurePolicy is Ignore.
 fn call(
     txn: &mut dyn Transaction,
     invocation: &Invocation<'_>,
@@ -312,7 +313,7 @@ fn keep_managers(before: &Object, after: &mut Object) -> Option<String> {
     ))
 }
 
-/// Keeps what a webhook or a policy cannot change, and what it did not see of a new object.
+/// Restores metadata that webhooks and policies may not change, and metadata of a new object that they were not sent.
 pub fn keep_identity(before: &Object, after: &mut Object) {
     for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "resourceVersion"] {
         match before.value_at(&["metadata", field]) {

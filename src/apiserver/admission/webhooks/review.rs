@@ -64,7 +64,7 @@ pub fn write_question(
     json!({"kind": "AdmissionReview", "apiVersion": hook.review_version, "request": asked})
 }
 
-/// The object as a webhook sees it. Mutating webhooks see a new object before it has what the server gives it.
+/// The object as a webhook receives it. Mutating webhooks receive a new object without the metadata that the server sets.
 pub fn sent_object(request: &AdmissionRequest<'_>, seen: &SeenObjects<'_>, is_mutating: bool) -> Value {
     let Some(mut sent) = seen.object.as_deref().cloned() else { return Value::Null };
     if is_mutating && request.operation == Operation::Create && request.subresource.is_empty() {

@@ -1,4 +1,4 @@
-//! Match conditions of webhooks, in memory, where nobody can be asked.
+//! Match conditions of webhooks, in memory, where no webhook can be called.
 
 use crate::apiserver::create::create;
 use crate::apiserver::{Api, WriteOptions};

@@ -31,7 +31,7 @@ const ATOMIC_TYPES: [&str; 14] = [
     ".meta.v1.LabelSelector",
 ];
 
-/// Types whose values may have any JSON type, whatever `k8s-openapi` declares.
+/// Types whose values may have any JSON type, although `k8s-openapi` declares one.
 const ANY_TYPE: [&str; 4] =
     [".JSON", ".JSONSchemaPropsOrArray", ".JSONSchemaPropsOrBool", ".JSONSchemaPropsOrStringArray"];
 
@@ -219,7 +219,7 @@ fn normalize(schema: &mut Value) {
     }
     let name = map.get("$ref").and_then(Value::as_str).and_then(|of| of.strip_prefix("#/$defs/")).map(reference);
     if let Some(reference) = name {
-        // Other fields beside a reference have no effect.
+        // A schema with a reference ignores its other fields.
         map.remove("$ref");
         match map.is_empty() {
             true => *schema = reference,

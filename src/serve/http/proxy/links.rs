@@ -37,7 +37,7 @@ const LINKS: [(&str, &[&str]); 25] = [
 /// A site that clients reach through this server.
 #[derive(Clone, Debug)]
 pub struct ProxiedSite {
-    /// The path at this server that stands for the site's root, without the last slash.
+    /// The path of this server under which the site's root is reached, without the last slash.
     pub prefix: String,
     /// Host and port of the site.
     pub place: String,

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// Time limit for a client to open all streams of a session over SPDY (kubelet: `streamCreationTimeout`).
 const STREAM_CREATION: Duration = Duration::from_secs(30);
 
-/// Protocols of sessions over WebSocket, the best first. The last two tell a failure as text, and nothing of a success.
+/// Protocols of sessions over WebSocket, the best first. The last two report a failure as text, and do not report success.
 pub const PROTOCOLS: [&str; 5] =
     ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io", "channel.k8s.io", "base64.channel.k8s.io"];
 /// Protocols of sessions over SPDY.

@@ -19,7 +19,7 @@ const MAX_MESSAGE: usize = 1 << 20;
 /// Time limit for a client to confirm the closing.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Number of pings that the server sends over SPDY: even, so that clients tell them from answers to theirs.
+/// Id of the server's pings over SPDY: even, so that clients distinguish them from answers to their own.
 const PING: u32 = 2;
 
 /// A connection over which messages are exchanged.
