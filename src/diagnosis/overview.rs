@@ -1,6 +1,6 @@
-//! The objects of a cluster at a glance: workloads as a tree from owners to pods, what is not right first; and its events.
+//! The overview of a cluster: workloads as a tree from owners to pods, failing ones first; and events.
 //!
-//! Knows: which objects are rows, which owner each stands below, and their order. Summaries of pods are kept by revision, so that
+//! Knows: which objects are rows, the owner above each row, and their order. Summaries of pods are kept by revision, so that
 //! only changed pods are decoded.
 //! Never: explains anything ([`super::why`] does), and never reads a store, a machine or a clock. Start reading at [`Overview::update`].
 
@@ -130,7 +130,7 @@ struct Family<'w> {
 }
 
 impl Overview {
-    /// Makes the rows of a namespace anew, or those of all namespaces.
+    /// Rebuilds the rows of a namespace, or those of all namespaces.
     pub fn update(&mut self, world: &World, namespace: Option<&str>) {
         self.nodes.clear();
         self.roots.clear();
@@ -155,7 +155,7 @@ impl Overview {
         self.roots = roots;
     }
 
-    /// The order of rows: what is not right first; then by kind, namespace and name.
+    /// The order of rows: failing ones first; then by kind, namespace and name.
     fn order(&self, place: usize) -> (Stage, usize, &str, &str, &str) {
         let node = &self.nodes[place];
         let stage = if node.stage == Stage::Done { Stage::Ready } else { node.stage };

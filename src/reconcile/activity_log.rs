@@ -25,7 +25,7 @@ const BOOKKEEPING_RESOURCES: [&str; 5] =
 /// The loops that give every namespace its ServiceAccount and root certificates.
 const NAMESPACE_LOOPS: [&str; 2] = [controllers::serviceaccount::LOOP.name, controllers::root_ca_publisher::LOOP.name];
 
-/// Normal events that are logged, because no write and no report shows what they say.
+/// Normal events that are logged, because no line about a write or a report contains their information.
 const LOGGED_EVENTS: [&str; 9] = [
     "Completed",
     "DeadlineExceeded",
@@ -191,7 +191,7 @@ fn creation_text(world: &World, key: &Key, why: &str) -> Option<String> {
     }
 }
 
-/// Describes the deletion of an object that was there before the tick. The object is not named if it is what the line is about.
+/// Describes the deletion of an object that existed before the tick. Omits the object's name if the line is about the object itself.
 fn deletion_text(world: &World, key: &Key, about: &Key, why: &str) -> Option<String> {
     world.row_before_stage(key)?;
     let word = if world.get(key).is_some() { "deleted" } else { "gone" };

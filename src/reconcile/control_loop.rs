@@ -81,7 +81,7 @@ pub struct ControlLoop {
     is_elected: bool,
     /// Whether others may have written since the last tick.
     log_may_have_changed: bool,
-    /// More of the log than is kept was there when it was last looked at.
+    /// The last check of the log found more entries than are kept, so compaction continues.
     compacting: bool,
     /// The files of the store.
     files: StoreFiles,
@@ -178,7 +178,7 @@ impl ControlLoop {
             };
             let mut next_proof = None;
             if let RunUntil::Converged(patience) = until {
-                // Something that is tried again and again keeps it busy for ever; the time is over all the same.
+                // A key that is retried again and again can keep the loop busy forever, so the time limit also applies then.
                 let is_late = Time::now().duration_since(started) >= patience;
                 if is_late || !busy {
                     match self.check_end(is_late) {
@@ -333,7 +333,7 @@ impl ControlLoop {
                 drop(node_lease::renew_lease(&mut self.api, &node.name, now));
             }
         }
-        // Step by step, beside the ticks.
+        // Compacts in small steps between ticks.
         if due.heartbeat || std::mem::take(&mut self.compacting) {
             self.compacting =
                 self.api.store_mut().compact(&Retention::usual(now), MAX_COMPACTED_ENTRIES)? == MAX_COMPACTED_ENTRIES;

@@ -62,9 +62,9 @@ pub struct TickInput<'a> {
     pub epoch: u64,
     /// Limits of a tick.
     pub budget: TickBudget,
-    /// Chance.
+    /// Source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,
-    /// Whether others may have written since the tick before: then it is found out even when nothing is due.
+    /// Whether others may have written since the previous tick. Then the tick reads the log even when nothing is due.
     pub log_may_have_changed: bool,
 }
 

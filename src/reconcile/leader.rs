@@ -1,8 +1,9 @@
 //! Leadership: one `reconcile` per cluster, by a lock and an epoch in the store.
 //!
-//! The kernel releases the lock when the process ends in any way. Where several machines share a state, the leader's claim in the shared
-//! log stands for the lock between machines. Each leader increments the epoch; every transaction
-//! checks it and every effect carries it, so that a leader that was paused and replaced can do nothing.
+//! The kernel releases the lock when the process ends in any way. If several machines share a state, the leader's claim in the shared
+//! log replaces the lock. Each leader increments the epoch; every transaction checks it and every effect carries it, so that a leader
+//! that
+//! was paused and replaced can do nothing.
 
 use super::tick::{EPOCH, WRITE_LOCK_TIMEOUT, read_epoch};
 use crate::apiserver::HEARD;
@@ -240,7 +241,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
-/// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then write nothing any more.
+/// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then no longer write.
 pub fn raise_epoch(store: &mut Store, seen: u64) -> anyhow::Result<u64> {
     loop {
         let mut txn = store.write(WRITE_LOCK_TIMEOUT)?;

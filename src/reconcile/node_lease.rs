@@ -1,6 +1,6 @@
-//! The Lease of this machine's node, where several machines share a state: the leader knows other machines' nodes by theirs.
+//! The Lease of this machine's node, if several machines share a state. The leader sees by a node's Lease that its machine is alive.
 //!
-//! Knows: two machines must not run the pods of one node; the Lease tells which one does. Never: reads the Lease of another node.
+//! Knows: two machines must not run the pods of one node; the holder of the Lease runs them. Never: reads the Lease of another node.
 //! Start reading at [`claim_node`], then [`renew_lease`].
 
 use super::retry::retry_until_writable;

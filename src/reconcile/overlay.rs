@@ -20,7 +20,7 @@ pub struct Overlay<'a> {
     pub last: &'a mut HashMap<Key, Arc<Object>>,
     /// The user that admission sees: that of the loop whose plan it is.
     pub user: &'a Arc<User>,
-    /// The answers of webhooks, and the numbers of earlier attempts; `None` in a preview, which asks nobody.
+    /// The answers of webhooks, and the numbers of earlier attempts; `None` in a preview, which calls no webhooks.
     pub inputs: Option<&'a mut WriteInputs>,
     /// Source of random numbers.
     pub random: &'a mut dyn FnMut() -> u64,

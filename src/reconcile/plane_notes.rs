@@ -1,6 +1,6 @@
-//! Settings in the store by which others know the control plane: its heartbeat, its profiles and its controllers.
+//! Entries in the store that describe the running control plane to other processes: its heartbeat, scheduler profiles and controllers.
 //!
-//! Never: waits for another writer for long. Start reading at [`note_heartbeat`].
+//! Never: waits long for another writer. Start reading at [`note_heartbeat`].
 
 pub use crate::apiserver::{HEARD, LEFT_OUT};
 

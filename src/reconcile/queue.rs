@@ -1,7 +1,6 @@
 //! Work queue: keys by loop, each at most once, with delays and backoff for failing keys.
 //!
-//! Among due keys, higher priority comes first (pods by their priority, as in Kubernetes' scheduling queue), then
-//! started work, then earlier due times.
+//! Due keys are ordered by priority (of pods, as in Kubernetes' scheduling queue), then started work first, then by due time.
 
 use super::unschedulable::UnschedulablePods;
 use crate::object::{Key, Time};

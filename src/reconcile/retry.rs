@@ -36,7 +36,7 @@ pub fn is_full(error: &anyhow::Error) -> bool {
     causes.any(is_kind) || has_exit_code(error, &StoreError::Full { path: PathBuf::new() })
 }
 
-/// Waits a moment after the error of a full disk, which comes at once; other errors come after a wait.
+/// Waits briefly after the error of a full disk, which returns immediately; other errors have waited already.
 pub fn pause_when_full(error: &anyhow::Error) {
     if is_full(error) {
         std::thread::sleep(FULL_DISK_RETRY);

@@ -31,14 +31,14 @@ pub enum RunEnd {
     Deposed,
 }
 
-/// When a run ends by itself.
+/// Condition under which a run ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunUntil {
     /// Never: `--watch`.
     Stopped,
-    /// Once converged, or after so long.
+    /// The cluster has converged, or this time has passed.
     Converged(SignedDuration),
-    /// Once no pod has a process on this machine any more, or after so long.
+    /// No pod has a process on this machine, or this time has passed.
     Closed(SignedDuration),
 }
 

@@ -35,7 +35,7 @@ pub struct ControlSettings {
     pub scheduler: String,
     /// The folder of static pods' manifests.
     pub manifests: Option<PathBuf>,
-    /// The blocks of this machine's addresses, beside localhost, at which node ports answer.
+    /// The blocks of this machine's addresses at which node ports answer, in addition to localhost.
     pub node_ports: Vec<Cidr>,
     /// Thresholds at which this machine's nodes evict pods.
     pub eviction: EvictionThresholds,

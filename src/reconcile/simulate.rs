@@ -208,7 +208,7 @@ impl Simulation {
         self.mail.extend(self.machine.due(self.clock));
     }
 
-    /// The report at this place arrives, whatever is before it.
+    /// Delivers the report at this place before earlier ones.
     pub fn deliver(&mut self, place: usize) {
         if let Some(report) = self.mail.remove(place) {
             let now = self.now();

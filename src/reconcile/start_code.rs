@@ -1,10 +1,12 @@
-//! Memory that only the start of a control plane needs.
+//! Releases memory that only the start of a control plane needs.
 //!
-//! Two thirds of the memory of a control plane that has started a hundred pods are pages of its own program, and it needs half of them never
-//! again. Of the rest the allocator keeps a third for allocations to come. Both go back once, when the machine has had no work for a while. The
-//! kernel maps again what runs after all.
+//! After a hundred pods have started, two thirds of a control plane's memory are pages of its own program, and half of them are not
+//! needed
+//! again. The allocator keeps a third of the remaining memory for later allocations. Both are released once, when the machine has been
+//! idle
+//! for a while. The kernel maps a page again if its code runs after all.
 //!
-//! Never: gives pages back a second time. The kernel has then mapped the code of restarts again, and restarts should not wait for it.
+//! Never: releases pages a second time. By then the code of restarts is mapped again, and restarts should not wait for it.
 
 use crate::runtime::{allocator, release_program_pages};
 use std::time::{Duration, Instant};

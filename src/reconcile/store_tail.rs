@@ -114,7 +114,8 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
     }
 }
 
-/// Makes due whatever a change of this key concerns, going by the row as it was and as it is. `settled` is the item whose plan made the
+/// Queues the keys that a change of this key concerns, computed from the row before and after it. `settled` is the item whose plan
+/// made the
 /// change, if that plan is settled ([`Plan::is_settled`](crate::world::Plan::is_settled)): it is not queued.
 pub fn queue_concerned(
     world: &World,

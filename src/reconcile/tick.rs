@@ -35,7 +35,7 @@ const MIN_REPLAN_INTERVAL: SignedDuration = SignedDuration::from_millis(10);
 /// Number of times that a tick gives the lock back to compile expressions which were written while it waited for the lock.
 const COMPILE_ROUNDS: u8 = 2;
 
-/// Number of questions to webhooks after which no further write of a plan is looked at.
+/// Number of requests to webhooks after which a plan's further writes are not tried in this attempt.
 const MAX_QUESTIONS: usize = 64;
 
 /// Limits of one tick.
@@ -176,8 +176,8 @@ pub const INTERNAL_ERROR: &str = "InternalError";
 pub const ACTOR: &str = "reconcile";
 
 impl Tick<'_> {
-    /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; surviving a power loss
-    /// takes a [`Store::sync`].
+    /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; to survive a power loss it
+    /// needs a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<TickResult, TickError> {
         self.world.now = now;
         if self.log_may_have_changed {
@@ -277,7 +277,7 @@ impl Tick<'_> {
             Some(inputs) => inputs.number(&mut *self.random),
             None => (self.random)(),
         };
-        // An attempt after the first is planned as of the first.
+        // A retry after the answer of a webhook plans with the time of the first attempt.
         self.world.now = inputs.as_ref().map_or(now, |inputs| inputs.time(now));
         let stage = self.world.stage_mark();
         let staged = self.plan_and_stage(&item, first, &mut inputs, &mut plans.last);
@@ -333,7 +333,7 @@ impl Tick<'_> {
         Ok(StagedPlan { plan, writes })
     }
 
-    /// Stages the writes of a plan until one fails; those of a divisible plan but the refused ones.
+    /// Stages the writes of a plan until one is refused; of a divisible plan, stages all that are not refused.
     fn stage_writes(
         &mut self,
         by: &str,

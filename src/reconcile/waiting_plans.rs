@@ -1,8 +1,8 @@
 //! Plans that wait for answers of webhooks.
 //!
 //! A plan whose write needs an answer is undone, and its key is set aside. Once the answers are there, the loop plans again with the time and
-//! the random numbers of the first attempt: when nothing that matters to it has changed, it wants the same writes, for which the answers
-//! hold. Ticks go on meanwhile. Never: waits. Start reading at [`WaitingPlans::begin`].
+//! the random numbers of the first attempt. If no relevant object has changed, it plans the same writes, and the answers apply to them.
+//! Ticks continue meanwhile. Never: waits. Start reading at [`WaitingPlans::begin`].
 
 use super::queue::Item;
 use crate::apiserver::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs};
@@ -13,10 +13,10 @@ use jiff::SignedDuration;
 
 /// Maximum number of plans that wait.
 const MAX_PLANS: usize = 4096;
-/// Time after which a plan is made anew, with the present time, though its first attempt still waits for further answers.
+/// Time after which a plan is made again with the current time, although its first attempt still waits for answers.
 const REPLAN_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
-/// Sends a question for a plan; the answer comes back with [`WaitingPlans::put`].
+/// Sends a request to a webhook for a plan. [`WaitingPlans::put`] receives the answer.
 type Asker = Box<dyn Fn(Item, QuestionId, WebhookQuestion) + Send>;
 
 /// The plans that wait.

@@ -17,7 +17,7 @@ pub fn node_matches(pod: &Object, node: &Row) -> bool {
         && pod.value_at(&["spec", "affinity", "nodeAffinity"]).is_none_or(|affinity| required_matches(affinity, node))
 }
 
-/// Whether a node satisfies what a node affinity requires.
+/// Whether a node satisfies the required terms of a node affinity.
 pub fn required_matches(affinity: &Value, node: &Row) -> bool {
     terms::any_matches(&affinity["requiredDuringSchedulingIgnoredDuringExecution"], node)
 }

@@ -177,7 +177,7 @@ static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 7] = [
     FilterPlugin {
         name: "PodTopologySpread",
         can_be_disabled: true,
-        wake_events: &["a node gets other labels", "a pod that its constraints count comes or goes"],
+        wake_events: &["a node gets other labels", "a pod that its constraints count is added or removed"],
         filter: ClusterFilter { applies: |query| !query.spread.is_empty(), refusal: spread },
     },
     FilterPlugin {
@@ -185,8 +185,8 @@ static CLUSTER_PLUGINS: [FilterPlugin<ClusterFilter>; 7] = [
         can_be_disabled: true,
         wake_events: &[
             "a node gets other labels",
-            "a pod that it wants near comes",
-            "a pod that it does not want near, or that does not want it near, goes",
+            "a pod that matches its podAffinity is added",
+            "a pod that conflicts by anti-affinity is removed",
         ],
         filter: ClusterFilter { applies: |query| !query.inter_pod_affinity.is_empty(), refusal: inter_pod_affinity },
     },
@@ -351,7 +351,7 @@ fn unschedulable(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRe
     refuse_if(!tolerations, "node(s) were unschedulable", true)
 }
 
-/// NodeName. A pod that names a node is bound already; what is left here is a name that no node has.
+/// NodeName. A pod that names an existing node is bound already, so this refuses only unknown names.
 fn node_name(query: &PodQuery<'_>, node: &CandidateNode<'_>) -> Vec<FilterRefusal> {
     let named = query.pod.text(&["spec", "nodeName"]).unwrap_or_default();
     refuse_if(!named.is_empty() && named != &*node.row.key.name, "node(s) didn't match the requested node name", true)

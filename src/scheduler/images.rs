@@ -12,7 +12,7 @@ use std::borrow::Cow;
 const MIN_SIZE: i64 = 23 * 1024 * 1024;
 const MAX_CONTAINER_SIZE: i64 = 1000 * 1024 * 1024;
 
-/// The score of each node, 0 to 100. Most clusters know of no images, and their nodes are not looked at.
+/// The score of each node, 0 to 100. Skips the nodes if none of them reports images.
 pub fn scores(query: &PodQuery<'_>, nodes: &[RankedNode]) -> Vec<i64> {
     let scored = if query.world.has_images() { nodes } else { &[] };
     scored.iter().map(|node| score(query, node.slot)).collect()

@@ -3,8 +3,8 @@
 use super::node_results::RefusalCounts;
 use std::collections::BTreeMap;
 
-/// `0/3 nodes are available: ...`, with why preemption could do nothing about it, if it could not. `claims` says what
-/// was done about the pod's device claims.
+/// `0/3 nodes are available: ...`. `preemption` is the reason why preemption does not help, and `claims` describes changes of the pod's
+/// device claims.
 pub fn unschedulable(refusal_counts: &RefusalCounts<'_>, claims: &str, preemption: Option<&str>) -> String {
     let nodes = refusal_counts.nodes();
     if nodes == 0 {

@@ -190,7 +190,7 @@ struct FilterResults {
 fn find_fitting_nodes(query: &PodQuery<'_>, node_results: &mut NodeResultCache, wanted: usize) -> FilterResults {
     let PodQuery { world, constraints, .. } = *query;
     let count = nodes::count(world);
-    // Reuses the buffers of the previous survey, which are as large as the number of nodes.
+    // Reuses the buffers of the previous pod; they have one entry per node.
     let mut results = std::mem::take(&mut node_results.last_results);
     results.fit.clear();
     results.failed = None;
@@ -299,7 +299,7 @@ struct Unschedulable<'a> {
     nominated: Option<&'a str>,
 }
 
-/// Writes the condition PodScheduled=False and the nominated node, unless the pod has them already. The event goes with the write.
+/// Writes the condition PodScheduled=False and the nominated node, and records the event, unless the pod has them already.
 fn record_unschedulable(world: &World, row: &Row, plan: &mut Plan, held: &Unschedulable<'_>) {
     let Unschedulable { reason, message, nominated } = *held;
     plan.wait(format!("{reason}: {message}"));

@@ -284,7 +284,7 @@ fn pods_of_services_and_owners_are_spread_by_default() {
     let mut leaving = objects(std::slice::from_ref(&owner));
     leaving[3]["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
     assert_eq!(goes(&leaving), "a,b,c", "pods that are leaving do not count");
-    // Nodes without zones are ranked by their names' label all the same.
+    // Nodes without zones are still ranked by the label with their names.
     let mut plain = objects(&[owner]);
     plain[..3].iter_mut().for_each(|node| {
         node["metadata"]["labels"].as_object_mut().unwrap().remove("topology.kubernetes.io/zone");

@@ -18,7 +18,7 @@ pub const RELEVANT_RESOURCES: [&str; 4] = [CSI_NODES, CLAIMS, VOLUMES, CLASSES];
 /// A driver, and its handle of the volume.
 type AttachedVolume = (String, String);
 
-/// Whether a pod's volumes are more than a node can take beside those of its other pods.
+/// Whether a pod's volumes and those of the node's other pods exceed the node's limit.
 pub fn exceeds(world: &World, pod: &Row, node: &Row) -> bool {
     let Some(limits) = world.find(CSI_NODES, "", &node.key.name) else { return false };
     let limits = limits.body();

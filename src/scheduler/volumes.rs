@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The plugin that binds claims.
 pub const BINDING: &str = "VolumeBinding";
-/// The plugin that goes by the zones in volumes' labels.
+/// The plugin that compares the zones in volumes' labels with the node's.
 pub const ZONE: &str = "VolumeZone";
 /// The plugin that keeps a volume to one pod.
 pub const RESTRICTIONS: &str = "VolumeRestrictions";
@@ -259,7 +259,7 @@ mod tests {
     use crate::kinds;
     use crate::object::{Key, Resource, Time};
 
-    /// Nodes `a` and `b` in zones `za` and `zb`, a node `c` in none, classes, and what a case adds.
+    /// Nodes `a` and `b` in zones `za` and `zb`, a node `c` in none, classes, and the objects of a case.
     fn world(documents: &str) -> World {
         let fixed = "
 {apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: za}}, status: {allocatable: {pods: '9'}}}

@@ -18,7 +18,7 @@ const JOB_PROOF_TIME: SignedDuration = SignedDuration::from_secs(3);
 /// Waiting reasons of a container that is about to start.
 pub const STARTING_REASONS: [&str; 2] = ["PodInitializing", "ContainerCreating"];
 
-/// Computes the distance of what a store holds, where another control plane leads.
+/// Checks the convergence of a store in which another control plane leads.
 pub fn check_store(read: &dyn StoreRead, now: Time) -> Result<Convergence, StoreError> {
     let mut world = World::new(now);
     store_tail::load(read, &mut world)?;
@@ -156,7 +156,7 @@ pub fn updates_due(object: &Object, wanted: i64) -> Option<i64> {
     }
 }
 
-/// Whether a pod gets the newest template only when somebody deletes it.
+/// Whether a pod gets the newest template only after a user deletes it.
 pub fn updates_on_delete(object: &Object) -> bool {
     object.text(&["spec", "updateStrategy", "type"]) == Some("OnDelete")
 }

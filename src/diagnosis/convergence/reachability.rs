@@ -23,28 +23,28 @@ pub fn pods<'w>(world: &'w World, service: &'w Row) -> Vec<&'w Arc<Row>> {
     namespace.filter(|pod| pod.is_active_pod() && service.selects(pod)).collect()
 }
 
-/// Whether a Service is about pods at all: the others are names, or have endpoints that somebody writes.
-pub fn is_about_pods(service: &Object) -> bool {
+/// Whether a Service selects pods. The others are of the type ExternalName, or have manually written endpoints.
+pub fn selects_pods(service: &Object) -> bool {
     service.text(&["spec", "type"]) != Some("ExternalName") && service.pairs(&["spec", "selector"]).next().is_some()
 }
 
 /// Why a Service has no ready endpoints; `None` when it has some, or needs none.
 pub fn missing_endpoints(world: &World, row: &Row) -> Option<NoEndpoints> {
     let service = row.object();
-    if !is_about_pods(&service) {
+    if !selects_pods(&service) {
         return None;
     }
     let pods = pods(world, row);
     if pods.is_empty() {
-        return idle(world, row, &service).is_none().then_some(NoEndpoints::NoPods);
+        return find_idle_workload(world, row, &service).is_none().then_some(NoEndpoints::NoPods);
     }
     let unnamed = unnamed_port(&service, &pods).map(NoEndpoints::UnnamedPort);
     let is_ready = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.ready);
     unnamed.or_else(|| (!pods.iter().any(is_ready)).then_some(NoEndpoints::NoneReady))
 }
 
-/// The workload that would make pods of a Service that has none, and is asked for none. Not when another one would make some.
-pub fn idle<'w>(world: &'w World, row: &'w Row, service: &Object) -> Option<&'w Arc<Row>> {
+/// The workload with zero replicas whose pods a Service without pods would select. `None` if another matching workload has replicas.
+pub fn find_idle_workload<'w>(world: &'w World, row: &'w Row, service: &Object) -> Option<&'w Arc<Row>> {
     if !pods(world, row).is_empty() {
         return None;
     }

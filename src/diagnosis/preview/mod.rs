@@ -37,7 +37,7 @@ const STOP_DURATION: SignedDuration = SignedDuration::from_millis(200);
 /// Maximum number of unconverged objects to examine per step.
 const MAX_EXAMINED: usize = 50;
 
-/// Maximum number of ticks; more mean that a loop never comes to rest.
+/// Maximum number of ticks; more mean that a loop never settles.
 const MAX_TICKS: usize = 200_000;
 
 /// Fixed random seed, so that two previews of one state are equal.

@@ -14,7 +14,7 @@ pub const ROOT: &str = "horizontalpodautoscalers.autoscaling";
 /// Time for which metrics may be missing: Kubernetes' horizontal-pod-autoscaler-sync-period of 15 s, and time for the answers.
 const METRICS_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-/// The link of an autoscaler, by its status: what pods use is known to the control plane that runs alone.
+/// The link of an autoscaler, computed from its status: only the running control plane knows the usage of pods.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let object = row.object();
     let count = |field: &str| object.int(&["status", field]).unwrap_or(0);

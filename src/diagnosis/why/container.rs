@@ -1,4 +1,4 @@
-//! Containers: what has become of each, as the pod's status tells it.
+//! Containers: the state of each, read from the pod's status.
 
 use super::ended::known_end;
 use super::last_activity::{EventSubject, last_event_with_reason};
@@ -87,7 +87,7 @@ fn explain_stopped_process(link: CauseLink, stopped: Option<&StoppedProcess>, na
     CauseLink { seen, limited: None, ..link }.stuck(format!("kill -CONT {pid}"))
 }
 
-/// Describes a container that ended after its status was written. Only the loop, which does not run, knows what follows.
+/// Describes a container that ended after its status was written. The control plane, which is not running, will decide about a restart.
 fn explain_unreported_exit(link: CauseLink, row: &Row, name: &str, how: &str) -> CauseLink {
     let seen = format!("{how}; its status is older and says {}", link.seen);
     let log = Some((row.uid.clone(), name.to_owned()));

@@ -48,7 +48,7 @@ fn goes_by_objects(each: &Loop) -> bool {
     each.reports.is_none() && each.root != "nodes" && !network::ALL.iter().any(|one| one.name == each.name)
 }
 
-/// Adds what the loops of an object are refused and when they look again.
+/// Adds the writes of an object's loops that are refused, and the times at which the loops run again.
 pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, plane: &ControlPlaneState) -> CauseLink {
     let result = dry_run(world, &row.key);
     let link = CauseLink { wake: result.wake.or(link.wake), ..link };
@@ -70,7 +70,7 @@ pub fn with_dry_run(world: &mut World, row: &Row, link: CauseLink, plane: &Contr
     }
 }
 
-/// Asks the loops of an object's kind, and undoes what they do.
+/// Runs the loops of an object's kind, and undoes their writes.
 pub fn dry_run(world: &mut World, key: &Key) -> DryRunResult {
     let mut result = DryRunResult::default();
     for each in loops::all_loops().into_iter().filter(|each| each.root == key.resource.0 && goes_by_objects(each)) {

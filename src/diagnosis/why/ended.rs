@@ -1,6 +1,6 @@
 //! Container exits with a known cause that is not in their log: too much memory, a failed hook, a program that never started.
 //!
-//! Knows: which ends these are, and what helps ([`known_end`]). Never: guesses at others. Start reading at [`known_end`].
+//! Knows: these causes, and a remedy for each. Never: guesses at others. Start reading at [`known_end`].
 
 use super::ControlPlaneState;
 use super::last_activity::{EventSubject, last_activity_with_reason};

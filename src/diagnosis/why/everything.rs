@@ -66,7 +66,7 @@ pub struct UnavailablePort {
 }
 
 /// Returns the unavailable host ports of pods, and ports of Services of the types NodePort and LoadBalancer, in one namespace or in all.
-/// Services of the type ClusterIP are left out: pods reach them all the same, and an ordinary user cannot open their ports below 1024.
+/// Leaves out Services of the type ClusterIP: pods reach them even so, and an ordinary user cannot open their ports below 1024.
 pub fn unavailable_ports(world: &World, namespace: Option<&str>) -> Vec<UnavailablePort> {
     let reported = world.list("events").filter(|event| event.mentions(PORT_UNAVAILABLE)).map(|event| event.object());
     let of_namespace = reported.filter(|event| {

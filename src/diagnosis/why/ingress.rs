@@ -7,7 +7,7 @@ use crate::world::{Row, World};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The link of an Ingress: what of it is not served as it is written, and whether anybody listens.
+/// The link of an Ingress: its parts that are not served as written, and whether a process listens.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if let Some(seen) = other_controller(world, row) {
         return CauseLink { wanted: "there".into(), seen, ..CauseLink::from_row(row) };

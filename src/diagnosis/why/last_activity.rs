@@ -86,7 +86,7 @@ pub(super) fn port_unavailable(world: &World, row: &Row) -> Option<String> {
     (!is_over).then_some(unavailable.message)
 }
 
-/// The events about an object; those about what has no namespace are in the default one (Kubernetes: client-go's recorder).
+/// The events about an object. Those about cluster-scoped objects are in the namespace `default` (Kubernetes: client-go's recorder).
 fn events<'a>(world: &'a World, namespace: &'a str, uid: &'a str) -> impl Iterator<Item = Object> + 'a {
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     let named = world.list_in("events", namespace).filter(move |event| event.mentions(uid));

@@ -136,7 +136,7 @@ pub struct CauseLink {
     pub next: Option<String>,
     /// For a pod's node, claim, ConfigMap or Secret: its key. Other causes are the same when their texts are.
     pub prerequisite: Option<Key>,
-    /// Subject of the events that tell the last activity.
+    /// The object whose events show the last activity.
     about: Option<last_activity::EventSubject>,
     /// The last activity.
     pub last: Option<LastActivity>,
@@ -229,7 +229,7 @@ impl CauseChain {
                 below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
             }
             (None, None) => {
-                // An object in progress may say what it waits for.
+                // A link of an object in progress may name what it waits for.
                 let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
                 let waits =
                     below.find_map(|link| link.next.clone().filter(|_| link.state == ConvergenceState::Converging));

@@ -112,13 +112,14 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
 fn remedy_of_claim(world: &World, claim: &Object) -> String {
     if let Some(name) = storage::volume_of(claim) {
         return match world.find(storage::VOLUMES, "", name) {
-            None => format!("apply the PersistentVolume {name:?}, or create the claim anew without spec.volumeName"),
-            Some(_) => "create the claim anew with another spec.volumeName, or without one".to_owned(),
+            None => format!(
+                "apply the PersistentVolume {name:?}, or delete the claim and create it without spec.volumeName"
+            ),
+            Some(_) => "delete the claim and create it with another spec.volumeName, or without one".to_owned(),
         };
     }
     if ["dataSource", "dataSourceRef"].iter().any(|field| claim.value_at(&["spec", field]).is_some()) {
-        let remedy =
-            "create the claim anew without spec.dataSource and spec.dataSourceRef, or run a populator for them";
+        let remedy = "delete the claim and create it without spec.dataSource and spec.dataSourceRef, or run a populator for them";
         return remedy.to_owned();
     }
     let class = claim.text(&["spec", "storageClassName"]).unwrap_or_default();

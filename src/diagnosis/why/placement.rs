@@ -1,4 +1,4 @@
-//! Pods that have no node: what each node has against them, and what would really help.
+//! Pods that have no node: the reasons of each node, and remedies that suffice.
 //!
 //! A remedy for one plugin helps only on nodes that no other plugin refuses, so the advice is about the node that needs the fewest
 //! remedies. Start reading at [`explain_unbound`], then [`choose_remedy`].
@@ -152,7 +152,7 @@ fn choose_remedy(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict
     let of = |verdict| remedies(world, row, pod, verdict);
     let found: Vec<(&NodeVerdict, Vec<PlacementRemedy>)> =
         verdicts.iter().map(|verdict| (verdict, of(verdict))).collect();
-    // A pod must run where its volumes are, whatever the other nodes say.
+    // A pod must run on a node that has its volumes, so other nodes are not candidates.
     let has_volumes = |(verdict, _): &&(&NodeVerdict, _)| {
         !verdict.refusals.iter().any(|refusal| refusal.reasons.iter().any(|one| one == VOLUME_AFFINITY_CONFLICT))
     };
@@ -183,7 +183,7 @@ fn choose_remedy(world: &World, row: &Row, pod: &Object, verdicts: &[NodeVerdict
         all => {
             let all: Vec<String> = all.iter().map(|one| join_alternatives(one.ways.iter().cloned())).collect();
             let or = adding.map(|adding| format!("; or {adding}")).unwrap_or_default();
-            format!("node/{} is nearest, but takes all of this: {}{or}", verdict.node, all.join("; and "))
+            format!("node/{} needs the fewest changes: {}{or}", verdict.node, all.join("; and "))
         }
     }
 }

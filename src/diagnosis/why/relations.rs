@@ -1,6 +1,6 @@
 //! Relations between objects that several kinds follow: owners, and the target of an autoscaler.
 //!
-//! Never: judges what it finds. Start reading at [`owners`].
+//! Never: decides whether an object is right. Start reading at [`owners`].
 
 use crate::object::{Key, Resource};
 use crate::world::{Row, World};

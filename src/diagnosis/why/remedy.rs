@@ -1,7 +1,7 @@
-//! Remedies: the command or the change that helps, in words.
+//! Remedies: texts with the command or the change that helps.
 //!
-//! Knows: which object has to be corrected for another one to change, and what refused writes ask for.
-//! Never: finds out what is wrong. Start reading at [`ControlPlaneState::correct`].
+//! Knows: which object has to be corrected for another one to change, and what the messages of refused writes require.
+//! Never: finds a problem itself. Start reading at [`ControlPlaneState::correct`].
 
 use super::relations::owners;
 use super::{CauseLink, ControlPlaneState, name, row_name};
@@ -64,15 +64,15 @@ pub fn link_to_missing_object(what: String, wanted: &str, by: &'static str, next
 pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState) -> String {
     let namespace_flag = in_namespace(&row.key);
     let correct = plane.correct(world, row);
-    if let Some(quota) = read_name_behind(message, "exceeded quota: ") {
+    if let Some(quota) = read_name_after(message, "exceeded quota: ") {
         return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
-    if let Some(quota) = read_name_behind(message, "failed quota: ") {
+    if let Some(quota) = read_name_after(message, "failed quota: ") {
         return format!(
             "set the resources that the quota requires ({correct}), or correct the quota: kloop edit quota/{quota}{namespace_flag}"
         );
     }
-    if let Some(webhook) = read_name_behind(message, "failed calling webhook \"") {
+    if let Some(webhook) = read_name_after(message, "failed calling webhook \"") {
         return start_webhook(world, webhook.trim_end_matches('"'));
     }
     if message.contains("serviceaccount") || message.contains("service account") {
@@ -93,8 +93,8 @@ fn start_webhook(world: &World, webhook: &str) -> String {
     }
 }
 
-/// The name that stands in a message behind these words.
-fn read_name_behind<'a>(message: &'a str, words: &str) -> Option<&'a str> {
+/// The name that follows these words in a message.
+fn read_name_after<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.split_once(words)?.1.split([',', ':', ' ']).next()
 }
 

@@ -22,10 +22,10 @@ fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
         return CauseLink { wanted: "there".into(), seen, ..link };
     }
-    if !reachability::is_about_pods(&object) {
+    if !reachability::selects_pods(&object) {
         return CauseLink { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
     }
-    if let Some(idle) = reachability::idle(world, row, &object) {
+    if let Some(idle) = reachability::find_idle_workload(world, row, &object) {
         let seen = format!("no pods: {} is scaled to none", name(&idle.key));
         return CauseLink { wanted: "there".into(), seen, ..link };
     }

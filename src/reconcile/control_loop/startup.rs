@@ -1,4 +1,4 @@
-//! The start of a control loop: what it takes over of the machine, the store and the settings.
+//! The start of a control loop: reads the machine's state, the store and the settings.
 //!
 //! Knows: the order in which they are read. Never: ticks, or waits for a change. Start reading at [`ControlLoop::start`].
 
@@ -134,7 +134,7 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them any more.
+    /// Logs that pods of an earlier cluster, whose folder was removed, still run. No control plane manages them.
     fn log_unknown_processes(&mut self) {
         let groups = self.machine.as_ref().map(Machine::unknown_cgroups).unwrap_or_default();
         let Some(text) = activity_log::unknown_processes(groups) else { return };

@@ -1,4 +1,4 @@
-//! Binding conditions: what a driver has to report about an allocated device before a pod with it is bound
+//! Binding conditions: conditions that a driver must report for an allocated device before its pod is bound
 //! (Kubernetes: DRADeviceBindingConditions).
 //!
 //! The allocation copies the names of the conditions from the slice; the driver reports them in `status.devices` of the claim. A claim
@@ -55,7 +55,7 @@ fn names<'a>(result: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
     result[field].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns what the driver reports about the device of a result.
+/// Returns the driver's report about the device of an allocation result.
 fn find_report<'a>(claim: &'a Object, result: &Value) -> Option<&'a Value> {
     let is_same =
         |reported: &&Value| ["driver", "pool", "device"].iter().all(|field| reported[*field] == result[*field]);

@@ -23,7 +23,7 @@ pub struct ExtendedClaim {
     mappings: Vec<RequestMapping>,
 }
 
-/// The request that a resource of a container comes from.
+/// The device request for an extended resource of a container.
 #[derive(Clone)]
 struct RequestMapping {
     container: String,

@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// Chooses a candidate if that is possible beside those that were chosen already.
+    /// Chooses a candidate if it is compatible with the devices that are chosen already.
     fn choose(&mut self, claim: usize, wanted: &'a WantedDevices, index: usize) -> Result<bool, SearchFailure> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
             || chosen.any(|choice| std::ptr::eq(choice.device, device))
     }
 
-    /// Whether a device has the capacity that a request asks for; one that is shared, beside the other shares.
+    /// Whether a device has the requested capacity. Other shares of a shared device reduce it.
     fn has_capacity(&self, choice: &ChosenDevice<'_>) -> bool {
         let device = choice.device;
         let Some(mut amounts) = capacity::consumed_by_request(device, &choice.wanted.capacity) else { return false };
@@ -253,7 +253,7 @@ impl<'a> Search<'a> {
         capacity::offers(device, &amounts)
     }
 
-    /// Whether the counters that a device consumes suffice beside the other devices of its pool. Shares of one device consume them once.
+    /// Whether the pool's counters suffice for a device and the other chosen devices of the pool. Shares of one device consume them once.
     fn has_counters(&self, pool: &DevicePool, device: &Device) -> bool {
         if is_shared(device) && self.is_in_use(pool, device) {
             return true;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 pub(super) const DRIVER: &str = "gpu.example.com";
 
-/// Nodes `a` and `b`, the class `gpu`, and what a case adds; uids are numbers in this order.
+/// Nodes `a` and `b`, the class `gpu`, and the objects of a case; uids are numbers in this order.
 pub(super) fn world(objects: &[Value]) -> World {
     let node = |name: &str, zone: &str| {
         let metadata = json!({"name": name, "labels": {"zone": zone}});

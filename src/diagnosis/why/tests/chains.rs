@@ -29,7 +29,7 @@ fn service_is_idle_when_every_owner_of_its_pods_wants_none() {
         objects.push(service.clone());
         let world = world(&objects);
         let row = world.find("services", "default", "s").expect("it is there");
-        assert_eq!(reachability::idle(&world, row, &row.object()).is_some(), expected, "{objects:?}");
+        assert_eq!(reachability::find_idle_workload(&world, row, &row.object()).is_some(), expected, "{objects:?}");
     }
 }
 
