@@ -158,7 +158,7 @@ impl Cluster {
         said.out
     }
 
-    /// Starts `reconcile --watch` in the background; its output goes to a file of the cluster.
+    /// Starts `reconcile --watch` in the background; its output is written to a file of the cluster.
     pub fn watch(&self) -> Plane<'_> {
         self.watch_with(&[])
     }
@@ -211,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the versions of the files in its folder that nobody changes by reading.
+    /// Returns the versions of the files in its folder that reading commands do not change.
     fn files(&self) -> Vec<FileVersion> {
         let entries = fs::read_dir(self.home()).into_iter().flatten().flatten();
         // Readers of the state change this one.

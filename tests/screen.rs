@@ -99,7 +99,7 @@ impl Screen {
         drop(self.child.borrow_mut().wait());
     }
 
-    /// Reads available output; false when no process has the terminal open any more.
+    /// Reads available output; false when no process has the terminal open.
     fn look(&self) -> bool {
         let second = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         if poll(&mut [PollFd::new(&self.keyboard, PollFlags::IN)], Some(&second)).unwrap_or(0) == 0 {

@@ -1,4 +1,4 @@
-//! Folders beside the repository: manifests of other projects, and recordings of a real Kubernetes.
+//! Folders next to the repository: manifests of other projects, and recordings of a real Kubernetes.
 
 use std::path::PathBuf;
 

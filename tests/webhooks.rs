@@ -1,4 +1,4 @@
-//! Webhooks of admission, asked over TLS for what commands, clients and the control plane write.
+//! Admission webhooks, called over TLS for writes of commands, clients and the control plane.
 
 mod conversion;
 mod server;

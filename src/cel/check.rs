@@ -1,4 +1,4 @@
-//! Finds the type of each part of an expression, and what its names mean (`cel-go/checker/checker.go`).
+//! Finds the type of each part of an expression, and the declarations of its names (`cel-go/checker/checker.go`).
 //!
 //! Never: evaluates a part. Start reading at [`check`].
 
@@ -60,7 +60,7 @@ pub struct Checked {
     pub references: Vec<Option<Reference>>,
 }
 
-/// Finds the types of an expression; the error lists what is wrong with it.
+/// Finds the types of an expression; the error lists its type errors.
 pub fn check(expr: Expr, source: &Source, env: &Declarations) -> Result<Checked, Vec<Issue>> {
     let count = source.positions.len();
     let mut checker = Checker {

@@ -1,6 +1,6 @@
-//! Evaluates expressions, and counts what that costs as cel-go does (`cel-go/interpreter`).
+//! Evaluates expressions, and counts the cost as cel-go does (`cel-go/interpreter`).
 //!
-//! Never: changes a bound value, or goes on when the cost is above the limit. Start reading at [`Context`].
+//! Never: changes a bound value, or continues when the cost is above the limit. Start reading at [`Context`].
 
 use super::Program;
 use super::call_cost::{LIST, MAP, MESSAGE, call_cost};
@@ -22,7 +22,7 @@ const VARIABLE_PREFIX: &str = "variables.";
 /// requests, which are 2 MiB.
 const MAX_DEPTH: usize = 500;
 
-/// The values of an expression's variables, and what its evaluation has cost so far.
+/// The values of an expression's variables, and the cost of its evaluation so far.
 #[derive(Default)]
 pub struct Context<'v> {
     bindings: Vec<(&'v str, Value<'v>)>,

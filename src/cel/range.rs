@@ -1,6 +1,6 @@
-//! Ranges of sizes and costs; sums and products stop at the largest number.
+//! Ranges of sizes and costs. Sums and products saturate.
 //!
-//! Never: knows what is counted. Start reading at [`Range`].
+//! Never: knows the unit. Start reading at [`Range`].
 
 /// A least and a greatest number.
 #[derive(Clone, Copy, Debug, PartialEq)]

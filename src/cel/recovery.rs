@@ -1,4 +1,4 @@
-//! Reports syntax errors and goes on after them, as the parser that ANTLR generates for cel-go does.
+//! Reports syntax errors and continues after them, as the parser that ANTLR generates for cel-go does.
 //!
 //! Knows: which tokens can follow at each place (`antlr4/DefaultErrorStrategy`). Never: builds a tree. Start reading at
 //! [`Tokens`].
@@ -35,7 +35,7 @@ pub const OPERATORS: Set = TokenKind::Relation.bit()
     | TokenKind::Minus.bit()
     | TokenKind::Product.bit();
 
-/// Maximum number of errors after which the parser goes on.
+/// Maximum number of errors after which the parser continues.
 const MAX_RECOVERIES: usize = 30;
 /// Maximum number of tokens that are skipped after one error.
 const MAX_SKIPPED: usize = 512;
@@ -57,7 +57,7 @@ pub struct Tokens {
     is_recovering: bool,
     recoveries: usize,
     reports: usize,
-    /// The token and places of the last error, so that the same error does not repeat for ever.
+    /// The token and places of the last error, so that the same error does not repeat forever.
     last_error: Option<(usize, Vec<&'static str>)>,
     /// The errors.
     pub issues: Vec<Issue>,
@@ -127,7 +127,7 @@ impl Tokens {
         self.issues.push(Issue { position: Some(position), message: message.into() });
     }
 
-    /// Takes a token of a kind. Without one it reports an error and returns whether the rule can go on all the same.
+    /// Takes a token of a kind. Without one it reports an error, and returns whether the rule can continue.
     pub fn expect(&mut self, kind: TokenKind, after: Set, place: &'static str) -> Result<bool, GaveUp> {
         if self.is_at(kind) {
             self.take_token();
@@ -164,7 +164,7 @@ impl Tokens {
         Ok(false)
     }
 
-    /// Reports that no alternative fits at the token some places ahead, and goes on after it.
+    /// Reports that no alternative fits at the token some places ahead, and continues after it.
     pub fn report_no_alternative(&mut self, ahead: usize, place: &'static str) -> Result<(), GaveUp> {
         if !self.is_recovering {
             let (first, last) = (self.peek(0), self.peek(ahead));

@@ -1,4 +1,4 @@
-//! Values of expressions: constants, results, and views of JSON that convert a part when it is looked at.
+//! Values of expressions: constants, results, and views of JSON that convert a part when it is read.
 //!
 //! Never: calls a function of an expression. Start reading at [`Value`] and [`Value::from_json`].
 

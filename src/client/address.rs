@@ -1,4 +1,4 @@
-//! The address of a server: its scheme, host, port, and the path that comes before those of the API.
+//! The address of a server: its scheme, host, port, and the prefix of the API's paths.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The connections to a server: one of HTTP/2 for all requests, or several of HTTP/1.1 where the server speaks nothing newer.
 //!
-//! Knows: a connection that was idle may have been closed by the server; only a request that was not sent, or that may be repeated, goes
-//! out again. A connection whose peer does not answer pings is closed, so that no watch waits for a machine that is gone.
+//! Knows: the server may have closed an idle connection; only a request that was not sent, or that may be repeated, is sent again. A
+//! connection whose peer does not answer pings is closed, so that no watch waits for a machine that is gone.
 //! Never: waits without a limit for a connection. Start reading at [`ServerConnections::exchange`].
 
 use super::credentials::{HeldCredentials, PresentedCredentials};
@@ -225,7 +225,7 @@ impl ServerConnections {
     async fn connect(&self, key: &TlsClientKey, protocols: &[&[u8]]) -> ClientResult<(Box<dyn ClientStream>, bool)> {
         let connect = async {
             let stream = relay::connect_to_host(&self.config.address.host, self.config.address.port).await?;
-            // Small requests leave at once; what fails here only costs time.
+            // Sends small requests without delay. A failure only makes them slower.
             let _ = stream.set_nodelay(true);
             if !self.config.address.is_tls {
                 return Ok((Box::new(stream) as Box<dyn ClientStream>, false));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Time after which a token file is read again.
 const REREAD_INTERVAL: Duration = Duration::from_secs(60);
-/// Seconds before the end of a plugin's credentials from which on they are not used any more.
+/// Credentials of a plugin are renewed this many seconds before they expire.
 const EXPIRY_MARGIN_SECONDS: i64 = 10;
 
 /// The credentials of a user.
@@ -130,7 +130,7 @@ impl HeldCredentials {
         HeldCredentials { credentials, cluster, last: Mutex::default(), making: tokio::sync::Mutex::default() }
     }
 
-    /// Returns what the next request presents.
+    /// Returns the credentials for the next request.
     pub async fn present(&self) -> ClientResult<PresentedCredentials> {
         if let Some(known) = self.known() {
             return Ok(known);
@@ -147,7 +147,7 @@ impl HeldCredentials {
         Ok(presented)
     }
 
-    /// Forgets what was made. Returns whether the next request may present something else.
+    /// Drops cached credentials. Returns whether the next request may get other ones.
     pub fn forget(&self) -> bool {
         let is_made = matches!(self.credentials.header, HeaderCredentials::TokenFile(_) | HeaderCredentials::Plugin(_));
         is_made && self.lock().take().is_some()

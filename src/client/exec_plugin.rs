@@ -1,7 +1,7 @@
 //! Credential plugins: programs that print an `ExecCredential` (client-go: plugin/pkg/client/auth/exec).
 //!
-//! Knows: a plugin gets the terminal's input where there is a terminal, so that it can ask for a password, and has a limited time.
-//! Never: keeps what a plugin printed on disk. Start reading at [`ExecPlugin::run`].
+//! Knows: a plugin gets the terminal's input if there is a terminal, so that it can ask for a password, and has a time limit.
+//! Never: stores a plugin's output on disk. Start reading at [`ExecPlugin::run`].
 
 use crate::object::{Time, io_error_text};
 use crate::runtime::https::trust::TlsClientKey;
@@ -216,7 +216,7 @@ impl ExecPlugin {
     }
 }
 
-/// Reads what a program prints until it has ended. Ends it when the time is over.
+/// Reads a program's output until it has ended. Kills it after the time limit.
 fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), String> {
     let deadline = Instant::now() + limit;
     let Some(output) = child.stdout.take() else { return Err("it has no output".to_owned()) };
@@ -224,7 +224,7 @@ fn collect(child: &mut Child, limit: Duration) -> Result<(Vec<u8>, ExitStatus), 
     let reader = move || {
         let mut bytes = Vec::new();
         let read = output.take(MAX_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more once the time is over.
+        // This fails if the time limit has passed and no thread waits.
         let _ = sender.send(read);
     };
     let thread = std::thread::Builder::new().name("exec plugin".to_owned()).spawn(reader);

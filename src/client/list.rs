@@ -26,7 +26,7 @@ pub struct ListedObjects {
     pub kind: String,
     /// The version of the list and its objects.
     pub api_version: String,
-    /// The revision of the list, from which a watch goes on.
+    /// The revision of the list, at which a watch can start.
     pub resource_version: String,
 }
 
@@ -46,7 +46,7 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
         }
         page.path = with_sorted_parameters(&page.path);
         let body = match request::send(connections, page).await {
-            // The rest at that revision is gone: the whole list at once has one revision again.
+            // The server no longer has that revision: lists everything in one request, so that all objects have one revision.
             Err(error) if error.code() == 410 && next.is_some() => {
                 let whole = request::send(connections, ClientRequest::get(path).within(TIMEOUT)).await?.json()?;
                 listed = ListedObjects::default();

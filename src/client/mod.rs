@@ -1,7 +1,7 @@
 //! A client of a Kubernetes API server: requests, lists in pages, watches, and streams to containers.
 //!
-//! Knows: kubeconfig entries, credentials, kept connections (HTTP/2 where the server speaks it), limits of time and size, and kubectl's
-//! words for a server that does not answer. Calls block; one thread per client does the transfers, whatever number of threads call.
+//! Knows: kubeconfig entries, credentials, kept connections (HTTP/2 if the server supports it), limits of time and size, and kubectl's
+//! messages about a server that does not answer. Calls block; one thread per client does the transfers of all calling threads.
 //! Never: knows a kind, decides what to send, touches a state file. Start reading at [`ApiClient`].
 
 mod address;
@@ -73,7 +73,7 @@ impl ApiClient {
             .map(|watch| watch.start(&self.transfers))
     }
 
-    /// Makes a GET request whose answer comes in pieces, without a limit of time and size.
+    /// Makes a GET request whose answer is read in pieces, without a limit of time and size.
     pub fn open_body(&self, path: &str) -> ClientResult<ClientBody> {
         let (connections, path) = (self.connections.clone(), path.to_owned());
         let opened = self.transfers.wait(async move { body::open(&connections, &path).await })?;

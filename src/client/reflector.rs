@@ -1,6 +1,6 @@
-//! Reflectors: each lists a collection and watches it from there on, again and again, whatever happens (client-go: cache.Reflector).
+//! Reflectors: each lists a collection and then watches it, and starts again after every failure (client-go: cache.Reflector).
 //!
-//! Knows: a watch goes on from the last revision that was seen; when the server has forgotten that one, the collection is listed again.
+//! Knows: a new watch continues at the last revision that was seen; if the server has compacted that one, the collection is listed again.
 //! Failures are reported and tried again with a growing, random pause. Changes wait for their reader, which bounds memory.
 //! Never: keeps objects. Start reading at [`Reflectors`].
 
@@ -48,7 +48,7 @@ pub enum ReflectedContent {
     Replaced(Vec<Value>),
     /// One event.
     Line(WatchLine),
-    /// The collection cannot be read at the moment; what was read before stays.
+    /// The collection cannot be read at the moment. Earlier changes stay valid.
     Failed(ClientError),
 }
 
@@ -74,7 +74,7 @@ impl Reflectors {
         self.start_from(name, path, None);
     }
 
-    /// Starts a reflector like [`Reflectors::start`]. `revision`: that of a list that the caller has read, from which it goes on.
+    /// Starts a reflector like [`Reflectors::start`]. With a `revision`, the caller has read a list at it, and the watch starts there.
     pub fn start_from(&mut self, name: &str, path: &str, revision: Option<String>) {
         if self.running.contains_key(name) {
             return;

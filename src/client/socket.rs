@@ -41,7 +41,7 @@ const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of messages that wait in each direction.
 const MAX_MESSAGES: usize = 32;
 /// Time limit for the last message.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The text that RFC 6455 adds to a key.
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -243,7 +243,7 @@ async fn pass_messages(mut socket: OpenSocket, mut unsent: Receiver<Bytes>, rece
         }
     }
     // The server may be gone already.
-    let _ = timeout(FAREWELL, socket.send(Message::close(None, ""))).await;
+    let _ = timeout(CLOSE_TIMEOUT, socket.send(Message::close(None, ""))).await;
 }
 
 async fn send_step(socket: &mut OpenSocket, message: Message) -> SocketStep {

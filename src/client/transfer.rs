@@ -40,7 +40,7 @@ impl TransferThread {
         result.recv().map_err(|_| ClientError::Local("the client's thread has ended".to_owned()))
     }
 
-    /// Runs a transfer that goes on by itself.
+    /// Runs a transfer in the background.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.handle.spawn(work).abort_handle()
     }

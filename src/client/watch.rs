@@ -1,7 +1,7 @@
 //! Watches: streams of lines, each an event with an object.
 //!
-//! Knows: the lines are read as far as their reader takes them; a watch on which nothing arrives for too long has lost its server.
-//! Never: goes on after an end; [`super::reflector`] does. Start reading at [`ClientWatch`].
+//! Knows: lines are read only as fast as the caller takes them; a watch without data for too long has lost its server.
+//! Never: starts again after its end; [`super::reflector`] does. Start reading at [`ClientWatch`].
 
 use super::connection::{ConnectionLease, ServerConnections};
 use super::error::{ClientError, ClientResult};

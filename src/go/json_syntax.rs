@@ -41,7 +41,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads what follows a value, up to the next value; returns false at the end of the text.
+    /// Reads the tokens between a value and the next one; returns false at the end of the text.
     fn finish_value(&mut self, open: &mut Vec<u8>) -> Scan<bool> {
         while let Some(bracket) = open.last() {
             let (end, place) = match bracket {

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Patterns, their values, and what Go makes of them.
+    /// Patterns, their values, and Go's output.
     #[test]
     fn values_are_formatted_as_in_go() {
         let labels = json!({"app": "web"});

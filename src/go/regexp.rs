@@ -35,7 +35,7 @@ pub struct Translated {
     pub states: usize,
 }
 
-/// Compiles a pattern of at most [`MAX_STATES`], and tells its size; the error has Go's wording.
+/// Compiles a pattern of at most [`MAX_STATES`]. Returns its size, too. Errors have Go's wording.
 pub fn compile(pattern: &str) -> Result<(Regex, usize), String> {
     let translated = translate(pattern)?;
     if translated.states > MAX_STATES {

@@ -1,8 +1,8 @@
-//! The certificates of a joined node: the one that it shows as a client, and the one with which its kubelet serves. Each is renewed when four
-//! fifths of its time are over, and kept beside the state.
+//! The client certificate and the kubelet's serving certificate of a joined node. Each is stored in the folder of the node's state, and
+//! renewed after four fifths of its lifetime.
 //!
-//! Knows: a request may wait for hours until an administrator approves it, as Kubernetes approves none for serving by itself; heartbeats do
-//! not wait for it. Start reading at [`CertificateKeeper::run`].
+//! Knows: a request may wait for hours for an administrator's approval, because Kubernetes does not approve serving certificates itself;
+//! heartbeats do not wait for it. Start reading at [`CertificateKeeper::run`].
 
 use super::ServingIdentity;
 use super::identity::{self, CLIENT_SIGNER, NodeCertificateRequest, SERVING_SIGNER, WaitForSignature};

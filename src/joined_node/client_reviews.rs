@@ -1,7 +1,9 @@
-//! The clients of the kubelet's server: the cluster's API server tells who they are and what they may do.
+//! Authentication and authorization of the clients of the kubelet's server, by the cluster's API server (TokenReview and
+//! SubjectAccessReview).
 //!
-//! Knows: an answer is good for a while, as in the kubelet (`authentication.webhook.cacheTTL`, `authorization.webhook`). Never: admits a
-//! client while the server is away and has not answered before. Start reading at [`ClientReviews`].
+//! Knows: an answer is cached, as in the kubelet (`authentication.webhook.cacheTTL`, `authorization.webhook`). Never: admits a client
+//! without
+//! a cached answer while the server does not answer. Start reading at [`ClientReviews`].
 
 use super::node_context::NodeContext;
 use crate::apiserver::ApiResult;

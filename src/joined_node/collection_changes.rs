@@ -1,4 +1,4 @@
-//! Changes of the server's collections, and how the copy of a node takes each.
+//! Applies changes of the server's collections to a node's copy.
 //!
 //! Never: decides what is watched. Start reading at [`write()`].
 
@@ -61,7 +61,7 @@ pub fn write(
     }
 }
 
-/// Removes what a list has not any more.
+/// Removes objects that are missing from a list.
 fn remove_unlisted(
     copy: &mut CopyTxn<'_>,
     facts: &JoinedFacts,

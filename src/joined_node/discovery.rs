@@ -61,7 +61,7 @@ fn fetch_authority(target: &JoinTarget, config: &ServerConfig) -> Result<String,
     let found = hash_authority(&authority)?;
     if !target.trusts_any && !target.hashes.iter().any(|hash| hash.eq_ignore_ascii_case(&found)) {
         return Err(format!(
-            "the authority of {} has the hash {found}, and not {}: this is another cluster, or someone is in between",
+            "the authority of {} has the hash {found}, and not {}: this is another cluster, or the connection is intercepted",
             target.server,
             target.hashes.join(" or ")
         ));

@@ -1,7 +1,7 @@
-//! The certificate by which a node is known to its server: requested with the join token, kept beside the state, renewed in time.
+//! The client certificate of a node: requested with the join token, stored in the folder of the node's state, renewed before it expires.
 //!
 //! Knows: a request (CertificateSigningRequest) is approved and signed at the server; the key never leaves this machine.
-//! Never: writes a file before the certificate is there. Start reading at [`request_certificate`].
+//! Never: writes a file before it has the certificate. Start reading at [`request_certificate`].
 
 use crate::client::{ApiClient, ClientError, ClientRequest, Credentials, ServerConfig};
 use crate::object::{Time, io_error_text};
@@ -26,9 +26,9 @@ pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// Usual time limit for the approval and the signature.
 const SIGNATURE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Time after which a user is told what a request waits for.
-const TELL_AFTER: Duration = Duration::from_secs(5);
-/// Shortest and longest pause between two looks at a request.
+/// Time after which a message names a request that still waits.
+const REPORT_AFTER: Duration = Duration::from_secs(5);
+/// Minimum and maximum pause between two reads of a request.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,7 +48,7 @@ pub struct WaitForSignature<'a> {
     pub patience: Duration,
     /// Called with the name of a request that waits for longer than usual, once.
     pub tell: &'a dyn Fn(&str),
-    /// Whether nobody needs the certificate any more.
+    /// Whether the certificate is no longer needed.
     pub is_over: &'a dyn Fn() -> bool,
 }
 
@@ -124,7 +124,7 @@ fn wait_for_certificate(client: &ApiClient, name: &str, wait: &WaitForSignature<
             let bytes = BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?;
             return String::from_utf8(bytes).map_err(|error| error.to_string());
         }
-        if !is_told && started.elapsed() >= TELL_AFTER {
+        if !is_told && started.elapsed() >= REPORT_AFTER {
             (wait.tell)(name);
             is_told = true;
         }

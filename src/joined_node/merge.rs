@@ -70,8 +70,7 @@ pub fn merge_pod(mut server: Object, local: Option<&Object>) -> Object {
     server
 }
 
-/// Returns the strategic merge patch of the status that tells the server what the node has found out; `None` when the server knows it.
-/// `known`: the status as the server has it.
+/// Returns the strategic merge patch from the server's status `known` to the node's status `ours`; `None` if they agree.
 pub fn status_patch(ours: &Value, known: &Value) -> Option<Value> {
     let mut patch = Map::new();
     for field in OWN_FIELDS {
@@ -102,7 +101,7 @@ pub fn merge_node(mut server: Object, local: Option<&Object>, is_simulated: bool
     server
 }
 
-/// Returns the Node of another machine as the node stores it: what its link needs; `None` for one without a link.
+/// Returns the parts of another machine's Node that its link needs, which the node stores; `None` for a Node without a link.
 pub fn copy_linked_node(server: &Object) -> Option<Object> {
     let (link, block) = (server.annotation(LINK)?, server.text(&["spec", "podCIDR"])?);
     let mut annotations = json!({LINK: link});
@@ -116,7 +115,7 @@ pub fn copy_linked_node(server: &Object) -> Option<Object> {
     })))
 }
 
-/// Returns a pod of another machine as the node stores it: what NetworkPolicies need of it.
+/// Returns the parts of another machine's pod that NetworkPolicies need, which the node stores.
 pub fn copy_linked_pod(server: &Object) -> Object {
     let ports = |container: &Value| json!({"name": container["name"], "image": "", "ports": container["ports"]});
     let containers: Vec<Value> = server.items(&["spec", "containers"]).iter().map(ports).collect();

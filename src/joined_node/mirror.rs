@@ -1,7 +1,7 @@
-//! The thread that keeps a copy of what the node needs: lists and watches at the server, written to the node's own state.
+//! The thread that copies the server's objects to the node's own state, by lists and watches.
 //!
-//! While the server is away the copy stays as it is, and the pods go on. Never: sends anything, or decides what is written; [`NodeCopy`]
-//! does. Start reading at [`Mirror::run`].
+//! While the server does not answer, the copy stays unchanged and the pods keep running. Never: sends a write, or decides what is copied;
+//! [`NodeCopy`] does. Start reading at [`Mirror::run`].
 
 use super::node_context::NodeContext;
 use super::node_copy::NodeCopy;

@@ -115,7 +115,7 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
     let network = pod_network::choose_network(server, &mut machine.capacity, &machine.state, &log)?;
     let identity = identity_path(&machine.state);
     let uid = match known_uid {
-        // The server is told later.
+        // The node registers itself later.
         Some(uid) => uid,
         None => {
             let node = node::registration(&machine.capacity, Time::now());
@@ -270,7 +270,7 @@ impl JoinedNode {
         std::thread::Builder::new().name("certificates".into()).spawn(move || keeper.run()).map(drop)
     }
 
-    /// Returns what the server says about the clients of the kubelet.
+    /// Returns the server's reviews of the clients of the kubelet.
     pub fn kubelet_clients(&self) -> Arc<dyn KubeletClients> {
         Arc::new(ClientReviews::new(self.context.clone()))
     }

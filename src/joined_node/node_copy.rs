@@ -1,7 +1,7 @@
-//! The copy of what a node needs of its server's objects: which collections it watches, and how changes are written to the node's state.
+//! The copy of the server's objects that a node needs: the collections that it watches, and how changes are written to the node's state.
 //!
 //! Knows: which collections a node reads, and which of them a server may refuse; a new pod is stored after the objects that it needs.
-//! Never: talks to the server. Start reading at [`NodeCopy::apply`].
+//! Never: sends a request to the server. Start reading at [`NodeCopy::apply`].
 
 use super::collection_changes::{self, CollectionChange, LINKED_NODES, LINKED_PODS, NODES, PODS};
 use super::node_context::JoinedFacts;
@@ -28,7 +28,7 @@ const COLLECTIONS: [(&str, &str); 6] = [
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The name of the collection of NetworkPolicies: pods of other machines are copied once there is one.
 const POLICIES: &str = "networkpolicies.networking.k8s.io";
-/// Time that a new pod waits for the objects that it needs; then the kubelet reports what is missing.
+/// Time that a new pod waits for the objects that it needs; then the kubelet reports the missing objects.
 const NEEDED_OBJECTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of the write lock.
 const LOCK: Duration = Duration::from_secs(30);
@@ -98,7 +98,7 @@ impl NodeCopy {
         self.start_references(watches);
     }
 
-    /// Starts all watches anew: each collection is read again.
+    /// Restarts all watches: each collection is listed again.
     pub fn start_again(&mut self, watches: &mut dyn CollectionWatches) {
         self.settled.clear();
         self.start_watches(watches);
@@ -235,14 +235,14 @@ impl NodeCopy {
 
     /// Logs why a collection cannot be read, once. A server that refuses one that is not needed everywhere is not a problem.
     fn note_problem(&mut self, source: &str, error: &ClientError) {
-        // The heartbeats tell that the server is away.
+        // The heartbeats already report that the server does not answer.
         if error.is_temporary() {
             return;
         }
         let is_refused = matches!(error.code(), 403 | 404);
         let problem = self.problems.entry(source.to_owned()).or_insert_with(ReflectorProblem::new);
         if is_refused && source.contains('/') && problem.since.elapsed() < NEEDED_OBJECTS_TIMEOUT {
-            // The authorizer of Kubernetes learns with a delay what the node's pods need.
+            // Kubernetes' node authorizer permits the objects of new pods with a delay.
             return;
         }
         if is_refused {
@@ -271,7 +271,7 @@ impl ReflectorProblem {
     }
 }
 
-/// Returns what users have to know about a collection that cannot be read; empty where nothing is missing.
+/// Returns the message for users about a collection that cannot be read; empty if it is not needed.
 fn describe_problem(source: &str, error: &ClientError) -> String {
     match error.code() {
         403 if source == SLICES => "the server lets no node read EndpointSlices: Services lead nowhere from the pods of this node\n\

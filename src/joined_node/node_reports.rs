@@ -1,8 +1,9 @@
 //! The reports of a node to its server: statuses and ends of pods, and events.
 //!
-//! Knows: it compares the pods in the node's state with what the server was told, so that statuses and ends of pods are sent when the server
-//! is back, and after a restart of this process. Events wait in memory: lost are those that the server does not have when this process ends,
-//! those that were compacted in the node's state before they were read, and the oldest when more than 1000 wait.
+//! Knows: it compares the pods in the node's state with the reports that the server has received, so that statuses and ends of pods
+//! are sent
+//! when the server is back, and after a restart of this process. Events wait in memory. Events are lost that are unsent when this process
+//! ends, or compacted in the node's state before they were read; and the oldest ones when more than 1000 wait.
 //! Never: changes the node's state. Start reading at [`NodeReports::send`].
 
 use super::merge::status_patch;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Interval for checking all pods; in between only changed pods are checked.
-const LOOK_AT_ALL: Duration = Duration::from_secs(5);
+const COMPARE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries of the log that are read at once.
@@ -30,7 +31,7 @@ const EVENTS: Resource = Resource("events");
 
 /// A server to which the node sends reports.
 pub trait ReportTarget {
-    /// Makes a request, whose answer tells nothing but its success.
+    /// Sends a request, of whose answer only success or failure matters.
     fn send(&self, request: ClientRequest) -> Result<(), ClientError>;
 }
 
@@ -44,17 +45,17 @@ pub struct NodeReports {
     sent_events: HashSet<String>,
     /// Keys of pods to look at.
     changed: HashSet<Key>,
-    looked_at_all: Option<Instant>,
+    compared_all: Option<Instant>,
 }
 
 impl NodeReports {
     /// Reports all pods first, and the events after this revision of the node's state.
     pub fn new(facts: Arc<JoinedFacts>, revision: u64) -> NodeReports {
         let (events, sent_events, changed) = Default::default();
-        NodeReports { facts, revision, events, sent_events, changed, looked_at_all: None }
+        NodeReports { facts, revision, events, sent_events, changed, compared_all: None }
     }
 
-    /// Sends what the server does not know yet. Stops when the server does not answer. A report that the server refuses for the moment
+    /// Sends the reports that the server does not have yet. Stops when the server does not answer. A report that the server refuses for the moment
     /// waits for the next call, and the others are sent; returns the first such refusal.
     pub fn send(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.read_log(store);
@@ -71,8 +72,8 @@ impl NodeReports {
             let entries = match store.read().and_then(|snapshot| snapshot.log_after(self.revision, BATCH)) {
                 Ok(entries) => entries,
                 Err(_) => {
-                    // The log was compacted: all pods are looked at, and events in between are lost.
-                    self.looked_at_all = None;
+                    // The log was compacted: all pods are compared again, and the events in between are lost.
+                    self.compared_all = None;
                     self.revision = store.read().and_then(|snapshot| snapshot.revision()).unwrap_or(self.revision);
                     return;
                 }
@@ -100,10 +101,10 @@ impl NodeReports {
         server: &dyn ReportTarget,
         refusal: &mut Option<ClientError>,
     ) -> Result<(), ClientError> {
-        if self.looked_at_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL) {
+        if self.compared_all.is_none_or(|at| at.elapsed() >= COMPARE_INTERVAL) {
             // After a failed read, the next round looks again.
             if let Ok(pods) = store.read().and_then(|snapshot| snapshot.list(PODS, None)) {
-                self.looked_at_all = Some(Instant::now());
+                self.compared_all = Some(Instant::now());
                 self.changed.extend(pods.into_iter().map(|stored| stored.key));
             }
         }
@@ -160,8 +161,8 @@ impl NodeReports {
         Ok(())
     }
 
-    /// Sends events in their order. An event that the server refuses for good is dropped; one that it refuses for the moment goes to the
-    /// end of the queue, unless a later version of it waits there.
+    /// Sends events in their order. An event that the server refuses permanently is dropped; one that it refuses temporarily moves to
+    /// the end of the queue, unless a later version of it waits there.
     fn send_events(&mut self, server: &dyn ReportTarget, refusal: &mut Option<ClientError>) -> Result<(), ClientError> {
         for _ in 0..self.events.len() {
             let Some(event) = self.events.front() else { break };

@@ -1,7 +1,7 @@
-//! The network of the pods of a node that joins: linked with the cluster's other machines where the server is kloop, the machine's own
-//! network elsewhere.
+//! The network of the pods of a joined node: linked with the cluster's other machines if the server is kloop, else the machine's own
+//! network.
 //!
-//! Knows: a cluster of kloop has addresses 127.N.0.0/16, and its Service `kubernetes` tells N. Never: opens a link; the gateway does.
+//! Knows: a cluster of kloop has addresses 127.N.0.0/16; the address of its Service `kubernetes` contains N. Never: opens a link; the gateway does.
 //! Start reading at [`choose_network`].
 
 use super::identity;
@@ -33,8 +33,8 @@ pub enum NodeNetwork {
     Host,
 }
 
-/// Chooses the network of a node's pods, and where its machine accepts links. `state`: the node's own state, which tells it while the
-/// server is away.
+/// Chooses the network of a node's pods, and where its machine accepts links. Reads `state`, the node's own state, while the
+/// server does not answer.
 pub fn choose_network(
     client: Option<&ApiClient>,
     machine: &mut MachineCapacity,

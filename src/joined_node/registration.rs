@@ -147,7 +147,7 @@ impl Heartbeat {
             Err(error) => {
                 let text = error.to_string();
                 if self.problem.as_ref() != Some(&text) {
-                    self.context.log(&format!("the server gets no heartbeat, and the pods keep running: {text}"));
+                    self.context.log(&format!("cannot send the heartbeat (pods keep running): {text}"));
                     self.problem = Some(text);
                 }
             }
@@ -194,7 +194,7 @@ impl Heartbeat {
                 self.reported = Some((content, Instant::now()));
                 self.status_problem = None;
             }
-            // The heartbeats tell that the server is away.
+            // The heartbeats already report that the server does not answer.
             Err(error) if error.status().is_none() && error.is_temporary() => {}
             Err(error) => self.note_status_problem(error.to_string()),
         }

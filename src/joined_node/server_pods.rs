@@ -44,7 +44,7 @@ impl ServerPods {
         !is_finished
     }
 
-    /// Forgets a pod that the server has not any more.
+    /// Removes a pod that no longer exists at the server.
     pub fn remove(&self, uid: &str) {
         self.lock().remove(uid);
     }

@@ -1,5 +1,5 @@
-//! A joined node without a network, for the seeded simulator: its copy and its reports work on a simulated cluster of the node, and the
-//! test carries changes and requests between that and the server, in whatever order and as often as it likes.
+//! A joined node without a network, for the seeded simulator: its copy and its reports work on a simulated cluster of the node. The test
+//! carries changes and requests between that and the server, in any order, and repeats or drops them.
 //!
 //! Start reading at [`SimulatedLink`].
 
@@ -39,7 +39,7 @@ pub struct SimulatedLink {
 }
 
 impl SimulatedLink {
-    /// Makes the link of a node that has heard nothing yet. A new one over the same state stands for a restart of the node.
+    /// Makes the link of a node that has received nothing yet. A new one over the same state simulates a restart of the node.
     pub fn new(node: &str) -> SimulatedLink {
         let facts = Arc::new(JoinedFacts::new(node, (false, false), Box::new(|_| {})));
         let mut watched = WatchedCollections::default();

@@ -1,6 +1,6 @@
-//! The thread that tells the server what the node has found out: statuses and ends of pods, and events.
+//! The thread that sends the node's reports to the server: statuses and ends of pods, and events.
 //!
-//! Never: changes the node's state, or decides what is told; [`NodeReports`] does. Start reading at [`Upstream::run`].
+//! Never: changes the node's state, or decides what is sent; [`NodeReports`] does. Start reading at [`Upstream::run`].
 
 use super::node_context::NodeContext;
 use super::node_reports::{NodeReports, ReportTarget};
@@ -58,7 +58,7 @@ impl Upstream {
     fn note(&mut self, outcome: Result<(), ClientError>) {
         let problem = match outcome {
             Ok(()) => None,
-            // The heartbeats tell that the server is away.
+            // The heartbeats already report that the server does not answer.
             Err(error) if error.status().is_none() => return,
             Err(error) => Some(error.to_string()),
         };

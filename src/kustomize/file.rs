@@ -247,7 +247,7 @@ const DEPRECATED: [(&str, &str); 6] = [
     ("vars", "replacements"),
 ];
 
-/// Fields that kloop does not support, and what to do instead.
+/// Fields that kloop does not support, and the alternatives.
 const REFUSED: [(&str, &str); 7] = [
     ("openapi", "custom resources are merged field by field here, and their lists are replaced"),
     ("crds", "names are updated in kustomize's built-in fields"),

@@ -228,7 +228,7 @@ impl RenamedObjects {
     }
 }
 
-/// Kinds whose references contain a namespace beside the name.
+/// Kinds whose references contain a namespace and a name.
 const WITH_NAMESPACE: [&str; 2] = ["ServiceAccount", "Service"];
 
 /// Whether the outer layers of two objects are the same: the shorter list is the end of the longer.

@@ -146,8 +146,8 @@ fn expand_in(value: &mut Value, values: &HashMap<String, Value>) {
     }
 }
 
-/// Replaces each known `$(NAME)`; `$$` stands for a dollar sign. A text of a single variable takes
-/// over its type.
+/// Replaces each known `$(NAME)`; `$$` becomes a dollar sign. A text that is a single variable gets
+/// the variable's type.
 fn expand(text: &str, values: &HashMap<String, Value>) -> Value {
     let single = text.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')'));
     if let Some(value) = single.and_then(|name| values.get(name)) {

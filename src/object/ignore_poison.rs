@@ -1,7 +1,7 @@
 //! Locks that stay usable after a panic.
 //!
-//! Knows: [`IgnorePoison`]. A thread that panics while it holds a lock poisons it. The values behind kloop's locks are whole after
-//! every statement (counts, caches, queues), so that the next thread goes on with them instead of panicking as well.
+//! Knows: [`IgnorePoison`]. A thread that panics while it holds a lock poisons it. The values behind kloop's locks are consistent after
+//! every statement (counts, caches, queues), so the next thread uses them instead of panicking as well.
 
 use std::sync::{LockResult, PoisonError};
 

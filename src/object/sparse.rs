@@ -1,6 +1,6 @@
 //! Reads JSON without the fields that a reader does not need: skipping a field costs a scan, keeping it costs memory.
 //!
-//! Start reading at [`ReadPart`]. [`read_fields`] is told what to keep. [`read_field`] copies nothing.
+//! Start reading at [`ReadPart`]. [`read_fields`] keeps the fields of a mask. [`read_field`] copies nothing.
 
 use super::json_scan::{ScannedPart, find_member, find_path, next_item, next_member, skip_blanks, value_end};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -77,7 +77,7 @@ impl FieldMask {
     }
 }
 
-/// Reads only the wanted fields of a JSON object. Others are skipped without a look at what they contain.
+/// Reads only the wanted fields of a JSON object. Skips the others without parsing their values.
 pub fn read_fields(text: &str, mask: &FieldMask) -> serde_json::Result<Value> {
     let start = skip_blanks(text.as_bytes(), 0);
     if let Some((value, end)) = scan_value(text, start, mask, MAX_DEPTH)
@@ -134,7 +134,7 @@ fn scan_value(text: &str, start: usize, mask: &FieldMask, depth: usize) -> Optio
     }
 }
 
-/// Removes what a mask does not want.
+/// Removes the fields that a mask does not contain.
 fn prune(value: &mut Value, mask: &FieldMask) {
     match value {
         Value::Object(fields) if !mask.is_whole() => fields.retain(|name, value| {

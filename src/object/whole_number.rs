@@ -1,4 +1,4 @@
-//! Whole numbers in JSON, which Go writes without a fraction whatever form they were given in: `1000` for `1e3` and `1000.0`.
+//! Whole numbers in JSON. Go writes every form of them without a fraction: `1000` for `1e3` and `1000.0`.
 //!
 //! Never: changes a number that is not whole.
 

@@ -176,7 +176,7 @@ impl ObjectPrinter {
         ObjectPrinter { format, managed_fields, documents: 0, details: String::new() }
     }
 
-    /// Returns what is printed on standard output about the template that failed last; empty without a failure.
+    /// Returns the text for standard output about the template that failed last; empty without a failure.
     pub fn failure_details(&self) -> &str {
         &self.details
     }

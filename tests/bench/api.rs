@@ -108,7 +108,7 @@ impl Connection {
         self.reader.get_mut().write_all(head.as_bytes()).expect("sent");
     }
 
-    /// Reads the head of an answer; returns the length of its body, or `None` when it comes in chunks.
+    /// Reads the head of an answer; returns the length of its body, or `None` when it is chunked.
     fn read_head(&mut self) -> Option<usize> {
         let (mut line, mut length) = (String::new(), None);
         self.reader.read_line(&mut line).expect("a status");

@@ -61,7 +61,7 @@ fn discard(mut client: TcpStream) {
 }
 
 /// Measures and prints: `connects PLACE THREADS`, `requests PLACE HOST CONNECTIONS`, `fresh PLACE THREADS` or `bytes PLACE`; `follow
-/// PLACE` does what whoever listens there says.
+/// PLACE` reads its commands from the server at that address.
 pub fn client(words: &[String]) {
     let place: SocketAddr = words[1].parse().expect("a place");
     let number = |at: usize| words[at].parse::<usize>().expect("a number");

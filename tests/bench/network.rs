@@ -1,8 +1,8 @@
 //! The cost of the pod network with the built binary, compared with direct loopback in the same run: both paths in turn, several rounds,
 //! the best of each, because the machine is seldom quiet.
 //!
-//! `cargo bench --bench network [-- connects|traffic|outside|ingress|scale|death]`. What nginx and HAProxy do with the same load is told
-//! where they are installed. The ends of the connections are [`load`].
+//! `cargo bench --bench network [-- connects|traffic|outside|ingress|scale|death]`. If nginx and HAProxy are
+//! installed, they are measured with the same load. [`load`] contains clients and servers.
 
 #[path = "../cluster.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
@@ -486,7 +486,7 @@ fn scale() {
     println!("resident: control plane {}", resident(next.pid()));
 }
 
-/// A pod that connects repeatedly to the address that it was told.
+/// A pod that connects repeatedly to an address that the test sends it.
 struct Follower(TcpStream);
 
 impl Follower {

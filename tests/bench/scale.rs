@@ -307,7 +307,7 @@ fn important(cpu: &str) -> Value {
     json!({"priorityClassName": "high", "containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "500Mi"}}}]})
 }
 
-/// The interval at which a more important pod comes (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
+/// The interval at which a pod with a higher priority is created (scheduler_perf: `churn` with `intervalMilliseconds: 200`).
 const EACH: Duration = Duration::from_millis(200);
 
 /// Schedules pods while important ones arrive; returns the number of important ones.

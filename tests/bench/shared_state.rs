@@ -1,4 +1,4 @@
-//! A state on etcd beside a state file: commits, writes of many clients, and a rollout of simulated pods.
+//! A state on etcd compared with a state file: commits, writes of many clients, and a rollout of simulated pods.
 //!
 //! `cargo bench --bench shared_state -- etcd://HOST,HOST,HOST/PREFIX`. The prefix gets clusters of its own below it. Run it on a quiet
 //! machine; members on the same machine share its disk and its processors.

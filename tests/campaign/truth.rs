@@ -39,7 +39,7 @@ pub fn once(code: u8) -> String {
 /// A pod template's spec that runs this script.
 pub fn spec(cluster: &Cluster, script: &str, restart: &str, round: usize) -> serde_json::Value {
     let container = |name: &str, script: &str| {
-        // `$$` in a command of a pod stands for one dollar sign.
+        // `$$` in a command of a pod means one dollar sign.
         let script = script.replace("$$", "$$$$");
         serde_json::json!({
             "name": name, "image": "busybox", "command": ["sh", "-c", script],

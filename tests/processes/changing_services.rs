@@ -4,7 +4,7 @@ use super::{server, servers, service};
 use crate::cluster::Cluster;
 use serde_json::{Value, json};
 
-/// Asks the Service in a row, and tells how many different pods have answered.
+/// Sends requests to the Service in a row, and prints the number of different pods that have answered.
 const COUNT: &str = "
 import sys, urllib.request
 ask = lambda: urllib.request.urlopen('http://%s:%s/' % (sys.argv[1], sys.argv[2])).read().decode().split()[0]

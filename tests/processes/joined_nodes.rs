@@ -177,7 +177,7 @@ fn api_server_forwards_to_the_kubelet_of_a_joined_node() {
     // A user has the same rights there.
     let refused = cluster.kloop("logs a --as=nobody");
     assert!(refused.code == 1 && refused.err.contains("Forbidden"), "{refused:?}");
-    // The kubelet answers nobody but the API server.
+    // The kubelet answers only the API server.
     let node = get(&cluster, "node/worker");
     let port = &node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"];
     let direct = ServerConfig::new(&format!("https://127.0.0.1:{port}")).expect("a configuration");
@@ -255,7 +255,7 @@ fn wrong_joins_are_refused_and_leave_nothing() {
     assert!(error.contains("the server does not know this token"), "{error}");
     let other = format!("sha256:{}", "0".repeat(64));
     let error = join(&[server, "--token", token, "--discovery-token-ca-cert-hash", &other]);
-    assert!(error.contains("this is another cluster, or someone is in between"), "{error}");
+    assert!(error.contains("this is another cluster, or the connection is intercepted"), "{error}");
     let error = join(&[server, "--token", token]);
     assert!(error.contains("cannot be trusted without the hash"), "{error}");
     let error = join(&[server, "--discovery-token-ca-cert-hash", hash]);
@@ -301,7 +301,7 @@ fn machine_with_an_address_of_its_own_joins() {
     let client = client(&cluster);
     let log = || client.send(ClientRequest::get("/api/v1/namespaces/default/pods/a/log"));
     cluster.until("the log comes from there", || log().is_ok_and(|log| log.body.starts_with(b"hello far")));
-    // The connection breaks, and comes back.
+    // The connection breaks, and is restored.
     network.set_link("down");
     cluster.ok("delete pod/a --wait=false");
     network.set_link("up");

@@ -136,7 +136,7 @@ fn shim_that_keeps_shared_memory_ends_once_its_folder_is_gone() {
     let (main, shims) = (cluster.pid("keeps"), || cluster.processes());
     plane.end("KILL");
     signal(main, "KILL");
-    // Without a control plane, the shim waits for the next attempt, because the memory goes with it.
+    // Without a control plane, the shim waits for the next attempt, because files in memory are lost when it ends.
     cluster.until("only the shim is left", || shims().len() == 1);
     fs::remove_dir_all(cluster.pods_folder()).expect("removed");
     cluster.until("it has ended", || shims().is_empty());

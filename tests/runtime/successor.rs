@@ -229,7 +229,7 @@ fn program_rebuilt_during_the_pause_replaces_the_standby() {
     let waiting = process::children(shim(&rig));
     assert_eq!(waiting.len(), 1, "a standby exists before the next start");
     program.build("new");
-    // The shim looked at the program as the container ended, and trusts that for 20 ms.
+    // The shim checked the program as the container ended, and checks it again only after 20 ms.
     std::thread::sleep(std::time::Duration::from_millis(30));
     rig.start(program.start(1));
     assert_ne!(rig.running("again", 1), waiting[0] as u32);

@@ -1,4 +1,4 @@
-//! RBAC over HTTP: tokens of service accounts, impersonation, reviews, and rights that nobody gives away without having them.
+//! RBAC over HTTP: tokens of service accounts, impersonation, reviews, and escalation: users can grant only permissions that they have.
 
 use super::endpoints::{ask, bearer};
 use super::{JSON, Server};

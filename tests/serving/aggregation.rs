@@ -127,7 +127,7 @@ fn extension_server_answers_its_version_of_the_api() {
     cluster.until_reads("apiservice/v1.sea.dev", REASON, "Passed");
     requests_are_forwarded(&server);
     documents_are_merged(&server);
-    // A slow server, and one with a certificate of nobody, hold up nobody.
+    // A slow server, and one with an untrusted certificate, do not delay other requests.
     cluster.apply(&api_service("slow.dev", &bundle, "sea"));
     let other = rcgen::generate_simple_self_signed(vec!["x".to_owned()]).expect("a certificate").cert.pem();
     cluster.apply(&api_service("strange.dev", &other, "sea"));

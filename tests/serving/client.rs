@@ -100,7 +100,7 @@ fn client_watches_and_reflects() {
     assert_eq!((line.event.as_str(), &line.object["data"]["x"]), ("ADDED", &json!("1")));
     let changes = reflectors.next(WAIT_TIMEOUT, 10);
     assert!(matches!(&changes[0].content, ReflectedContent::Line(line) if line.event == "ADDED"), "{changes:?}");
-    // The server goes away and comes back at another place of the same port: the reflector goes on.
+    // The server ends, and another one starts at the same port: the reflector continues.
     let port = server.address.rsplit_once(':').expect("a port").1.to_owned();
     assert_eq!(server.plane.end("TERM"), 0);
     cluster.ok("delete configmap a");

@@ -1,5 +1,5 @@
-//! Clients that send neither a request nor a frame, or that send and read nothing: each gets the answer of a real server, and holds up
-//! nobody else.
+//! Clients that send neither a request nor a frame, or that send and read nothing: each gets the answer of a real server, and does not delay
+//! other clients.
 
 use super::{JSON, MAPS, Server, map};
 use crate::cluster::Cluster;
@@ -19,7 +19,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Reads until the server closes the connection, in whatever way.
+/// Reads until the server closes or resets the connection.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Err(error) = stream.read_to_end(&mut bytes) {

@@ -95,7 +95,7 @@ fn kubectl_forwards_ports() {
     drop(server);
 }
 
-/// Returns the oldest kubectl beside the installed one, as packages with several versions name them, and its minor version.
+/// Returns the oldest kubectl in the folder of the installed one, named as in packages with several versions, and its minor version.
 fn oldest() -> Option<(u32, PathBuf)> {
     let folder = fs::canonicalize(KUBECTL).ok()?.parent()?.to_owned();
     let minor = |path: &Path| path.file_name()?.to_str()?.strip_prefix("kubectl.1.")?.parse().ok();

@@ -83,7 +83,7 @@ fn limited_and_yaml_lists_are_written_in_pieces() {
     let whole = server.get(MAPS);
     let yaml = get("", "application/yaml");
     let text = yaml.text();
-    // Only a body of unknown length comes in chunks.
+    // Only a body of unknown length is chunked.
     assert_eq!((yaml.header("transfer-encoding"), yaml.header("content-type")), ("chunked", "application/yaml"));
     assert!(serde_yaml::from_str::<Value>(&text).expect("YAML") == whole);
     for accept in [JSON, "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"] {

@@ -61,7 +61,7 @@ fn status_patch_changes_the_metadata_that_the_kind_allows() {
     });
 }
 
-/// The request for a certificate of nobody in particular, PEM in base64.
+/// A certificate signing request without a known user, PEM in base64.
 fn certificate_request() -> String {
     let key = rcgen::KeyPair::generate().expect("a key");
     let request = rcgen::CertificateParams::default().serialize_request(&key).expect("a request");

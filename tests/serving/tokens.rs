@@ -190,7 +190,7 @@ fn token_of_a_secret_counts_as_long_as_the_secret_exists() {
     assert_eq!(review(&server, &token, &[])["error"], why);
 }
 
-/// Prints what the API tells a program that finds it as client libraries do.
+/// Prints answers of the API to a program that finds it as client libraries do.
 const PROGRAM: &str = "
 import json, os, ssl, urllib.request
 folder = '/var/run/secrets/kubernetes.io/serviceaccount/'

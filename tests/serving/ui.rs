@@ -1,4 +1,4 @@
-//! The page at `/ui`, and what it asks for.
+//! The page at `/ui`, and its requests.
 
 use super::endpoints::{ask, bearer};
 use super::{JSON, Server};

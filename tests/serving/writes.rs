@@ -371,7 +371,7 @@ fn autoscalers_written_in_the_older_version_keep_their_other_parts() {
     assert_eq!(stored["metadata"].get("annotations"), None, "{stored}");
 }
 
-/// A write in another version is answered with what is stored, and the storage version has its defaults at once.
+/// The answer to a write in another version contains the stored object, with the defaults of the storage version.
 #[test]
 fn write_in_another_version_is_answered_as_it_is_stored() {
     let cluster = Cluster::new();

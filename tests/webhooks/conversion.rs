@@ -33,7 +33,7 @@ fn definition(server: &HookServer) -> Value {
         let mut fields = json!({"flag": {"type": "string", "default": format!("of {name}")}});
         fields[field] = json!({"type": "integer", "maximum": 100});
         if name == "v2" {
-            // No object that is stored in the other version has it: what is read gets the defaults of the stored version alone.
+            // No object that is stored in the other version has it: an object that is read gets only the defaults of the stored version.
             fields["sail"] = json!({"type": "string", "default": "red"});
         }
         let spec = json!({"type": "object", "properties": fields});
@@ -81,7 +81,7 @@ fn objects_are_stored_in_one_version_and_shown_in_all() {
     let lengths: Vec<&Value> =
         list["items"].as_array().expect("items").iter().map(|one| &one["spec"]["length"]).collect();
     assert_eq!(lengths, [7, 5]);
-    // An apply in the other version changes what is stored, and is validated by the schema of its version.
+    // An apply in the other version changes the stored object, and is validated by the schema of its version.
     assert_eq!(cluster.apply(&boat("v2", "old", "length", 6)), "boat.sea.dev/old configured\n");
     assert_eq!(read("v1", "old")["spec"]["size"], 6);
     let refused = cluster.run(&["apply", "-f", "-"], &boat("v2", "old", "length", 101));

@@ -1,7 +1,7 @@
-//! Estimates, before anything is evaluated, what an expression can cost at most (`cel-go/checker/cost.go`,
+//! Estimates the maximum cost of an expression before its evaluation (`cel-go/checker/cost.go`,
 //! `k8s.io/apiserver/pkg/cel/library/cost.go`).
 //!
-//! Knows: how large declared data can be. Never: evaluates a part. Start reading at [`estimate`].
+//! Knows: the maximum sizes of declared data. Never: evaluates a part. Start reading at [`estimate`].
 
 mod calls;
 

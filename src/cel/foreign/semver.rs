@@ -67,7 +67,7 @@ pub fn parse(text: &str) -> Result<Semver, String> {
     Ok(Semver { numbers, pre })
 }
 
-/// The order of two versions; a pre-release comes before its version.
+/// The order of two versions; a pre-release is lower than its version.
 pub fn compare(one: &Semver, other: &Semver) -> Ordering {
     let order = one.numbers.cmp(&other.numbers);
     if order != Ordering::Equal {

@@ -1,4 +1,4 @@
-//! The functions that an expression can call, as one table: names, signatures and what they compute
+//! The functions that an expression can call, as one table: names, signatures and implementations
 //! (`cel-go/common/stdlib`, `cel-go/ext`, `k8s.io/apiserver/pkg/cel/library`).
 //!
 //! The set is the one of Kubernetes 1.36, which has neither `math` nor `cel.bind`. A new function is an entry of a table and

@@ -284,7 +284,7 @@ fn pipe(text: &str, line: usize, column: usize) -> Result<Pipeline, String> {
     TokenReader { tokens: &tokens, at: 0, line, column, depth: 0 }.last_pipe()
 }
 
-/// Parses a quoted name and the pipeline after it, if there is one; `None` when no name comes first.
+/// Parses a quoted name and the pipeline after it, if there is one; `None` when it does not begin with a name.
 fn name_and_pipe(text: &str, line: usize, column: usize) -> Result<Option<(String, Option<Pipeline>)>, String> {
     let tokens = tokens(text).map_err(|why| format!("template: output:{line}: {why}"))?;
     let mut reader = TokenReader { tokens: &tokens, at: 0, line, column, depth: 0 };

@@ -398,7 +398,7 @@ impl<'a> YamlReader<'a> {
 
     /// Reports the start of the next value to the searches.
     fn visit(&mut self, line: usize) {
-        // Paths of long keys are costly, and most are longer than what is searched.
+        // Building the paths of long keys is slow, and most are longer than the searched paths.
         let longest = self.searches.iter().map(|search| search.path.len()).max();
         if longest.is_some_and(|longest| self.key_bytes() <= longest) {
             let (path, at) = (self.path(), FieldPosition { line, field: self.fields });

@@ -370,7 +370,7 @@ fn natural(a: &str, b: &str) -> Ordering {
     match (x.is_alphabetic(), y.is_alphabetic()) {
         (true, true) => x.cmp(&y),
         (false, false) => {
-            // A zero counts only after another digit: 10 comes after 2, but 01 is 1.
+            // A zero counts only after another digit: 10 sorts after 2, but 01 is 1.
             let counted =
                 (x == '0' || y == '0') && a[..at].iter().rev().take_while(|c| c.is_numeric()).any(|c| *c != '0');
             digit_run(&a, at, counted).cmp(&digit_run(&b, at, counted)).then(x.cmp(&y))

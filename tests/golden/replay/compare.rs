@@ -71,7 +71,7 @@ fn sorted(text: &str) -> Vec<String> {
     lines
 }
 
-/// Splits into lines with two blanks between cells, whatever the padding was.
+/// Splits into lines with two blanks between cells, replacing other padding.
 fn even(text: &str, unordered: bool) -> Vec<String> {
     let even = |line: &str| {
         let inner = line.trim_start();

@@ -7,8 +7,8 @@ pub const OUT_OF_SCOPE: &[(&str, &str)] = &[];
 const FLOORS: &[(&str, usize)] = &[
     ("admission-policy-basics", 15),
     ("admission-policy-mutate", 7),
-    // The other four depend on what the recorded server had done before, which no part of the conversation tells: it answers that a ConfigMap
-    // is missing which it created two seconds ago. That is a bug of Kubernetes 1.36 (issue 130887, mended later): once the last binding
+    // The other four depend on requests before the recording: the server answers that a ConfigMap is missing which it created two
+    // seconds ago. That is a bug of Kubernetes 1.36 (issue 130887, mended later): once the last binding
     // with parameters in ConfigMaps has been gone for a second, the API server stops its informer for them, and cannot start it again until
     // it ends. So that server must have had such a binding before. A new server finds the parameters, as the documentation says, and so does
     // kloop.

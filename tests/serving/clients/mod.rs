@@ -56,7 +56,7 @@ fn folder() -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/kloop-test-clients")))
 }
 
-/// Returns the path of a script beside this file.
+/// Returns the path of a script in the folder of this file.
 fn script(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/serving/clients").join(name)
 }
@@ -136,13 +136,13 @@ fn node_client_works() {
     let _plane = cluster.watch();
     let _server = Server::start(&cluster, &[]);
     start_pods(&cluster);
-    // Modules are looked up beside the script.
+    // Node.js searches modules in the script's folder.
     std::os::unix::fs::symlink(modules, cluster.home().join("node_modules")).expect("linked");
     fs::copy(script("client.mjs"), cluster.home().join("client.mjs")).expect("copied");
     run_stories(&cluster, client(&cluster, Path::new("node")).arg("client.mjs"), 4);
 }
 
-/// Stories of the Rust client, which `.ci/run` builds from the package beside this file.
+/// Stories of the Rust client, which `.ci/run` builds from the package in the folder of this file.
 #[test]
 fn kube_crate_works() {
     let Some(stories) = installed("kube/debug/kube-stories") else {

@@ -52,7 +52,7 @@ pub async fn define(client: Client) -> Told {
     await_condition(definitions, name, conditions::is_crd_established()).await?;
     let vessels: Api<Vessel> = Api::namespaced(client, NAMESPACE);
     let options = PostParams::default();
-    // A status that comes with a new object is dropped.
+    // The status in a request for a new object is dropped.
     let mut new = vessel("v", 2);
     new.status = Some(VesselStatus { afloat: 9 });
     ensure!(vessels.create(&options, &new).await?.status.is_none());
@@ -135,7 +135,7 @@ pub async fn control(client: Client) -> Told {
         await_condition(maps.clone(), "kept", has_size("4")).await?;
         vessels.patch("kept", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 5}}))).await?;
         await_condition(maps.clone(), "kept", has_size("5")).await?;
-        // The owned object comes back, and goes with its owner.
+        // The owned object is created again, and deleted with its owner.
         let uid = maps.get("kept").await?.uid().context("a uid")?;
         maps.delete("kept", &DeleteParams::default()).await?;
         let is_new = |map: Option<&ConfigMap>| map.is_some_and(|map| map.metadata.uid.as_ref() != Some(&uid));
