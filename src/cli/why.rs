@@ -1,4 +1,4 @@
-//! `kloop why`: explains why objects have not converged, and what to do about it.
+//! `kloop why`: explains why objects have not converged, with a remedy.
 
 mod causes;
 
@@ -143,7 +143,7 @@ fn explain_objects(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>)
     Ok(answers)
 }
 
-/// Like [`explain_objects`], for the copy of a server's objects: nothing of its machines is known but what the objects say.
+/// Like [`explain_objects`], for the copy of a server's objects: without the state of its machines, only with the objects.
 fn explain_copy(store: &Store, keys: Option<&[Key]>, namespace: Option<&str>) -> CliResult<Answers> {
     let mut world = World::new(Time::now());
     let snapshot = store.read().map_err(anyhow::Error::from)?;
@@ -213,7 +213,7 @@ fn load_world(store: &Store) -> CliResult<(World, ControlPlaneState)> {
         lost,
         halted,
         is_closed,
-        pretends: false,
+        is_preview: false,
         hides_nodes: false,
     };
     Ok((world, plane))
@@ -240,15 +240,15 @@ fn stopped_pods(world: &World, store: &Store) -> HashMap<Str, StoppedProcess> {
 /// Returns the pods on this machine with status Running whose shim has ended, or has recorded exits
 /// of containers.
 fn unreported_exits(world: &World, store: &Store) -> HashMap<Str, UnreportedExit> {
-    let pretends = |node: &str| {
+    let is_simulated = |node: &str| {
         let node = world.find("nodes", "", node).map(|node| node.object());
         node.is_some_and(|node| node.annotation(RUNTIME) == Some(SIMULATED))
     };
-    let pretended: HashSet<&str> =
-        world.list("nodes").map(|node| &*node.key.name).filter(|name| pretends(name)).collect();
+    let simulated: HashSet<&str> =
+        world.list("nodes").map(|node| &*node.key.name).filter(|name| is_simulated(name)).collect();
     let has_status_running = |row: &&Arc<Row>| {
         let node = row.pod().filter(|pod| pod.phase == Phase::Running).and_then(|pod| pod.node.as_deref());
-        node.is_some_and(|node| !pretended.contains(node))
+        node.is_some_and(|node| !simulated.contains(node))
     };
     let find_unreported = |row: &Arc<Row>| {
         let (pod, folder) = (row.body(), folder::pod_path(store.home(), row.body().local_uid()));
@@ -533,7 +533,7 @@ mod tests {
             lost: map(&about["ended"], ended).collect(),
             halted: map(&about["halted"], stopped).collect(),
             is_closed: is("closed"),
-            pretends: is("pretends"),
+            is_preview: is("preview"),
             hides_nodes: is("hides nodes"),
         }
     }

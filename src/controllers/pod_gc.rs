@@ -1,7 +1,7 @@
 //! Pod garbage collection: pods of deleted nodes, pods that cannot end on a node out of service,
 //! deleted pods without a node, and ended pods above the limit.
 //!
-//! Keyed by node name; the empty name stands for pods without a node and for the limit of ended pods.
+//! Keyed by node name. The empty name is the key for pods without a node and for the limit of ended pods.
 
 use super::pods::BURST;
 use super::status;

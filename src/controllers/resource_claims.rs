@@ -1,7 +1,8 @@
-//! Release of device claims: pods that have ended lose their reservation, a claim that no pod uses loses its devices, and a claim that was
-//! made for one pod goes when that pod needs it no more.
+//! Release of device claims: pods that have ended lose their reservation, a claim that no pod uses loses its devices, and a claim that
+//! was
+//! made for one pod is deleted when its pod no longer needs it.
 //!
-//! Never: makes or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.
+//! Never: creates or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.
 
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, devices};
@@ -42,7 +43,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     } else if is_protected && row.is_deleting() {
         release(&claim, valid, "it is deleted, and no pod uses it", &mut plan);
     } else if !row.is_deleting() && !is_owner_waiting(world, row) {
-        plan.delete(row, "the pod that it was made for needs it no more");
+        plan.delete(row, "its pod no longer needs it");
     }
     plan
 }

@@ -53,7 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn has_local_node(world: &World) -> bool {
-    world.facts.nodes.values().any(|node| node.ours && !node.simulated)
+    world.facts.nodes.values().any(|node| node.ours && !node.is_simulated)
 }
 
 fn with_status(service: &Object, balancer: serde_json::Value) -> WriteVerb {
@@ -90,7 +90,7 @@ mod tests {
         let mut world = World::new(Time::UNIX_EPOCH);
         world.settings.network = 9;
         for (name, simulated) in nodes {
-            let node = NodeFacts { ours: true, simulated: *simulated, ..NodeFacts::default() };
+            let node = NodeFacts { ours: true, is_simulated: *simulated, ..NodeFacts::default() };
             world.facts.nodes.insert((*name).into(), node);
         }
         world
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn load_balancer_waits_without_a_local_node() {
-        let mut world = world(&[("pretended", true)]);
+        let mut world = world(&[("simulated", true)]);
         let key = put(&mut world, "one", "LoadBalancer", json!({}));
         assert_eq!(written(&plan(&world, &key)), None);
     }

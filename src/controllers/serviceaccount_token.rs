@@ -37,7 +37,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| !row.is_deleting()) else { return plan };
     let secret = row.object();
-    // In simulations nobody signs.
+    // Simulations have no signer.
     let Some(signer) = world.settings.claim_signer.as_ref().filter(|_| secret.text(&["type"]) == Some(TYPE)) else {
         return plan;
     };

@@ -469,7 +469,7 @@ fn verb_text(verb: &WriteVerb) -> String {
     }
 }
 
-/// Asserts that no write of a plan conflicts with an earlier one: each relies on the same revision, so that the plan would fail for ever.
+/// Asserts that no write of a plan conflicts with an earlier one: both name the same revision, so the plan would always fail.
 fn assert_each_object_is_written_once(plan: &Plan) {
     let mut written = BTreeSet::new();
     for write in &plan.writes {

@@ -1,4 +1,4 @@
-//! Checks the types of the expressions of ValidatingAdmissionPolicies, and tells in their status what does not fit
+//! Checks the types of the expressions of ValidatingAdmissionPolicies, and writes type errors to their status
 //! (`pkg/controller/validatingadmissionpolicystatus`).
 //!
 //! A policy is checked once for each of its generations, as in Kubernetes. Never: changes what a policy does.

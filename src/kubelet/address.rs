@@ -18,7 +18,7 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     if let Some(facts) = pod.facts.as_deref().filter(|facts| !facts.ip.is_empty()) {
         return Some(facts.ip.clone());
     }
-    if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.simulated) {
+    if pod.spec.host_network == Some(true) || !(pod.world.settings.pod_network || pod.is_simulated) {
         return Some(node_address(pod).into());
     }
     let range = PodRange::new(pod_block(pod));
@@ -28,13 +28,13 @@ pub fn pod_address(pod: &LocalPod) -> Option<Str> {
     }
     let start = hash_fnv1a(&pod.row.uid) % range.count();
     let address_at = |step| Str::from(range.address_at(start + step).to_string());
-    let looks = match pod.simulated {
+    let looks = match pod.is_simulated {
         true if pod.world.addresses() > (range.count() / 2) as usize => 1,
         true => MAX_ADDRESS_ATTEMPTS,
         false => range.count(),
     };
     let free = (0..looks).map(address_at).find(|ip| !is_taken(pod, ip));
-    free.or_else(|| pod.simulated.then(|| address_at(0)))
+    free.or_else(|| pod.is_simulated.then(|| address_at(0)))
 }
 
 /// The node's address, for pods on the host's network and for `status.hostIP`.
@@ -65,12 +65,12 @@ fn pod_block(pod: &LocalPod) -> Cidr {
 
 /// Whether a pod of the store has the address, or one that still runs although the store has no object of it.
 fn is_taken(pod: &LocalPod, ip: &str) -> bool {
-    pod.world.pods_at(ip).next().is_some() || (!pod.simulated && pod.world.facts.pods.have_address(ip))
+    pod.world.pods_at(ip).next().is_some() || (!pod.is_simulated && pod.world.facts.pods.have_address(ip))
 }
 
 /// Whether another pod has the address as well. Simulated pods may share one.
 fn belongs_to_another(pod: &LocalPod, ip: &str) -> bool {
-    !pod.simulated && pod.world.pods_at(ip).any(|other| other.uid != pod.row.uid)
+    !pod.is_simulated && pod.world.pods_at(ip).any(|other| other.uid != pod.row.uid)
 }
 
 /// The addresses of a block that pods may have: their third bytes are 1 to 127, and none ends in 0 or 255.

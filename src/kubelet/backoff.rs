@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 /// Time for which the status shows the error of a refused image, or the end of an attempt, before it shows the back-off.
 const ERROR_SHOWS: SignedDuration = SignedDuration::from_secs(2);
 
-/// An attempt that ran at least this long resets the back-off, whatever its maximum (KEP-4603).
+/// An attempt that ran at least this long resets the back-off, for every maximum (KEP-4603).
 const RESET_SECONDS: i64 = 600;
 
 /// Seconds from the end of an attempt to the start of the next: none after the first attempt and after one that ran for 10 minutes,

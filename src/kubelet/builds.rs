@@ -56,7 +56,7 @@ fn reason(error: &str) -> &str {
     error.split(":\n").next().unwrap_or(error)
 }
 
-/// The error for pods that run the previous build. The output of the build comes last, because events are often shown on one line.
+/// The error for pods that run the previous build. The output of the build is last, because events are often shown on one line.
 fn truncate_error(error: &str) -> String {
     let how = reason(error);
     format!("{how}; the previous build keeps running{}", &error[how.len()..])

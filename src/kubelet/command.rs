@@ -70,7 +70,7 @@ impl Variables {
         words.iter().map(&mut expand).collect()
     }
 
-    /// Appends what a dollar sign and the text after it stand for, and returns how much of that text it used.
+    /// Appends the value of a reference after a dollar sign. Returns the length of the reference, in bytes of `after`.
     fn push_reference(&mut self, after: &str, expanded: &mut String) -> usize {
         if after.starts_with('$') {
             expanded.push('$');

@@ -94,7 +94,7 @@ fn resized(pod: &LocalPod) -> Option<ConditionState> {
 /// The status that is written may be the last one, so the phase in it decides.
 fn ready_to_start(pod: &LocalPod, order: &PodActions, status: &PodStatus) -> ConditionState {
     let kind = "PodReadyToStartContainers";
-    let over = !pod.simulated && matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let over = !pod.is_simulated && matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
     ConditionState { holds: order.ip.is_some() && order.blocked.is_none() && !over, ..true_condition(kind) }
 }
 

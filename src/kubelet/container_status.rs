@@ -33,7 +33,7 @@ fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerActio
         (Some(_), false) => Some(id(pod, member, last_attempt)),
         (None, false) => None,
     };
-    let is_here = !pod.simulated && matches!(description.state, ContainerState { running: Some(_), .. });
+    let is_here = !pod.is_simulated && matches!(description.state, ContainerState { running: Some(_), .. });
     let has_image = has_run || description.last.is_some();
     let status = ContainerStatus {
         name: member.spec.name.clone(),
@@ -50,7 +50,7 @@ fn container_status(pod: &LocalPod, member: &PodContainer, step: &ContainerActio
         state: Some(description.state),
         ..ContainerStatus::default()
     };
-    if pod.simulated { simulated_pod::shape(pod, member, status) } else { status }
+    if pod.is_simulated { simulated_pod::shape(pod, member, status) } else { status }
 }
 
 /// Description of a container's state.
@@ -132,7 +132,7 @@ fn describe_recent_end(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd
 /// Time until which the status shows the end of an attempt instead of the back-off; `None` when that has passed. Simulated pods show the
 /// back-off at once.
 pub fn end_fades(pod: &LocalPod, ended: &AttemptEnd) -> Option<Time> {
-    backoff::error_fades(ended.finished).filter(|fades| !pod.simulated && pod.world.now < *fades)
+    backoff::error_fades(ended.finished).filter(|fades| !pod.is_simulated && pod.world.now < *fades)
 }
 
 fn is_ready(pod: &LocalPod, member: &PodContainer, step: &ContainerAction) -> bool {
@@ -190,12 +190,12 @@ fn terminated(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd, attempt
 
 fn id(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
     let name = &member.spec.name;
-    if pod.simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
+    if pod.is_simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
 }
 
 /// The image that the attempt runs; the spec may name another one by now.
 fn image(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
-    let ran = member.image_that_ran().filter(|_| attempt == member.attempt && !pod.simulated);
+    let ran = member.image_that_ran().filter(|_| attempt == member.attempt && !pod.is_simulated);
     ran.or(member.spec.image.as_deref()).unwrap_or_default().to_owned()
 }
 
@@ -211,7 +211,7 @@ fn sources_id(member: &PodContainer, step: &ContainerAction, attempt: u32) -> Op
 
 fn image_id(pod: &LocalPod, member: &PodContainer) -> String {
     let image = member.spec.image.as_deref().unwrap_or_default();
-    if pod.simulated { format!("fake://{image}") } else { image.to_owned() }
+    if pod.is_simulated { format!("fake://{image}") } else { image.to_owned() }
 }
 
 /// Seconds as Go prints a duration: `10s`, `2m40s`, `5m0s`.

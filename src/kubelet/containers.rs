@@ -1,5 +1,4 @@
-//! Decides the next action for each container: init containers in order, sidecars beside them, then the main
-//! containers.
+//! Decides the next action for each container: init containers and sidecars in order, then the main containers. Sidecars keep running.
 
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, ContainerRole, LocalPod, PodContainer};
@@ -25,7 +24,7 @@ pub fn decide(pod: &LocalPod) -> PodActions {
 
 /// Adds the attempts to commit and the effects to carry out after the commit. A simulated pod gets no effects.
 pub fn carry_out(order: PodActions, pod: &LocalPod, plan: &mut Plan) {
-    if pod.simulated {
+    if pod.is_simulated {
         return;
     }
     for (member, step) in pod.members.iter().zip(order.steps) {
@@ -67,7 +66,7 @@ fn compute_actions(pod: &LocalPod) -> PodActions {
     }
     order.wakes.extend(deadlines::end(pod));
     order.wakes.extend(simulated_pod::next_wake(pod));
-    order.wakes.extend(volumes::token_renewal(pod).filter(|_| !pod.simulated));
+    order.wakes.extend(volumes::token_renewal(pod).filter(|_| !pod.is_simulated));
     if restart_all::decide(pod, &mut order) {
         return order;
     }
@@ -115,7 +114,7 @@ fn candidates(pod: &LocalPod) -> Vec<usize> {
     turn
 }
 
-/// Whether an init container after a sidecar has run: the sidecar was started before it, and restarts beside what comes next.
+/// Whether an init container after a sidecar has run. Then the sidecar was started before, and its restart delays no later container.
 fn is_followed(later: &[PodContainer]) -> bool {
     later.iter().any(|member| member.role.is_init() && has_run(member))
 }
@@ -171,7 +170,7 @@ fn step(pod: &LocalPod, place: usize, order: &mut PodActions) {
 /// Stops a container whose image was changed in the spec, so that its next attempt runs the new one.
 fn changed(pod: &LocalPod, member: &PodContainer) -> Option<ContainerAction> {
     let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
-    let runs = matches!(member.state, AttemptState::Running { .. }) && !stopping && !pod.simulated;
+    let runs = matches!(member.state, AttemptState::Running { .. }) && !stopping && !pod.is_simulated;
     if !runs {
         return None;
     }

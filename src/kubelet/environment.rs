@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource, FileKeySel
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns the environment that a container is started with; or Kubernetes' message about what is missing.
+/// Returns the environment of a container's start, or Kubernetes' message about a missing object or key.
 pub fn container_environment(pod: &LocalPod, member: &PodContainer, ip: &str) -> Result<Variables, String> {
     let mut variables = Variables::default();
     let left = &pod.start_bytes;

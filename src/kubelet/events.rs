@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, PodStat
 
 /// Adds the events about the changes between the stored and the new status.
 pub fn add_transition_events(pod: &LocalPod, order: &PodActions, new: &PodStatus, plan: &mut Plan) {
-    if pod.simulated {
+    if pod.is_simulated {
         return add_start_failure_events(pod, order, new, plan);
     }
     if pod.status.start_time.is_none() {
@@ -122,7 +122,7 @@ impl EventSource<'_, '_> {
         }
         let image = self.member.spec.image.clone().unwrap_or_default();
         let pulled = match self.member.spec.image_pull_policy.as_deref() {
-            // The image is resolved again each time; nothing goes over a network.
+            // The image is resolved again at each start, without the network.
             Some("Always") => {
                 self.pulling();
                 format!("Successfully pulled image {image:?} in 0s (0s including waiting)")

@@ -40,8 +40,8 @@ fn formatted(object: &Object, map: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The value of a `resourceFieldRef`: a limit or request of a container in units of the divisor, rounded up. A limit that is
-/// not set is what the node offers; a request that is not set is the limit.
+/// The value of a `resourceFieldRef`: a limit or request of a container in units of the divisor, rounded up. A missing
+/// limit is the node's allocatable amount; a missing request is the limit.
 pub fn resource(pod: &LocalPod, of: &Container, selector: &ResourceFieldSelector) -> Result<String, String> {
     let container = match selector.container_name.as_deref().filter(|name| !name.is_empty()) {
         None => of,

@@ -15,5 +15,5 @@ pub fn wants_machine(pod: &LocalPod, member: &PodContainer) -> bool {
 
 /// Whether a container sees the machine's files as they are.
 pub fn sees_machine(pod: &LocalPod, member: &PodContainer) -> bool {
-    pod.simulated || !pod.world.settings.private_files || wants_machine(pod, member)
+    pod.is_simulated || !pod.world.settings.private_files || wants_machine(pod, member)
 }

@@ -1,7 +1,8 @@
 //! postStart and preStop hooks: run after the start of a container, and before its stop signal.
 //!
-//! A container counts as running when its postStart hook has succeeded; one that fails ends it. The preStop hook comes before the
-//! stop signal and takes its time from the grace period. Each runs at least once: a control plane that restarts in between orders it again.
+//! A container counts as running when its postStart hook has succeeded; a hook that fails ends the container. The preStop hook runs
+//! before
+//! the stop signal, and its time counts against the grace period. Each runs at least once: a control plane that restarts in between orders it again.
 //! Effects and reports treat a hook as a probe that runs once. A `sleep` needs no work of the machine.
 
 use super::actions::{ContainerAction, PodActions};
@@ -71,7 +72,7 @@ pub fn order_pre_stop(pod: &LocalPod, member: &PodContainer, grace: i64, plan: &
 
 /// Puts the preStop hook before each stop that is to be ordered, and takes its time from the grace.
 pub fn delay_stops(pod: &LocalPod, order: &mut PodActions) {
-    for (place, member) in pod.members.iter().enumerate().filter(|_| !pod.simulated) {
+    for (place, member) in pod.members.iter().enumerate().filter(|_| !pod.is_simulated) {
         let stopping = member.facts.as_ref().is_some_and(|facts| facts.stopping.is_some());
         let runs = matches!(member.state, AttemptState::Running { .. });
         if member.hook(ProbeKind::PreStop).is_none() || stopping || !runs {

@@ -244,7 +244,7 @@ pub fn has_source_digest(id: &str) -> bool {
 /// Returns the Image object if its watched files have changed since the attempt was started.
 pub fn with_new_sources(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     let old = member.old.as_ref().filter(|old| u32::try_from(old.restart_count) == Ok(member.attempt))?;
-    let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.simulated)?;
+    let (image, ran) = old.image_id.rsplit_once(MARK).filter(|_| !pod.is_simulated)?;
     let of_now = find_settings(pod.world, image).filter(ImageSettings::watches)?;
     let now = image_sources::settled_sources(pod.world, of_now.name())?;
     (*now.digest != *ran).then(|| of_now.name().to_owned())
@@ -269,7 +269,7 @@ pub fn with_new_program(pod: &LocalPod, member: &PodContainer) -> Option<String>
 /// Whether the digest of the image's watched files is not known yet; without it a later change could not be detected.
 pub fn awaits_sources(pod: &LocalPod, member: &PodContainer) -> bool {
     let image =
-        member.spec.image.as_deref().filter(|_| !pod.simulated).and_then(|image| find_settings(pod.world, image));
+        member.spec.image.as_deref().filter(|_| !pod.is_simulated).and_then(|image| find_settings(pod.world, image));
     image.is_some_and(|image| image.watches() && image_sources::settled_sources(pod.world, image.name()).is_none())
 }
 
@@ -284,7 +284,7 @@ pub fn wants_host_files(pod: &LocalPod, member: &PodContainer) -> bool {
 }
 
 fn filesystem(pod: &LocalPod, member: &PodContainer) -> Option<String> {
-    if pod.simulated {
+    if pod.is_simulated {
         return None;
     }
     find_settings(pod.world, member.spec.image.as_deref()?)?.stored.spec.filesystem.clone()
@@ -293,7 +293,7 @@ fn filesystem(pod: &LocalPod, member: &PodContainer) -> Option<String> {
 /// Whether a container can skip the rest of its pause because the next start may succeed: its Image object has changed, or the missing
 /// program is there now.
 pub fn is_repaired(pod: &LocalPod, member: &PodContainer) -> bool {
-    let Some(facts) = member.facts.as_ref().filter(|_| !pod.simulated) else { return false };
+    let Some(facts) = member.facts.as_ref().filter(|_| !pod.is_simulated) else { return false };
     let now = || state(pod, member.spec.image.as_deref().unwrap_or_default());
     facts.findable || facts.image.as_ref().is_some_and(|tried| *tried != now())
 }

@@ -1,4 +1,4 @@
-//! Invariants that hold whatever happens: lost orders, late, lost and repeated reports, restarts of the control plane, reboots.
+//! Invariants under lost orders, late, lost and repeated reports, restarts of the control plane, and reboots.
 
 use super::LOOP;
 use super::testing::{ContainerBehaviour, TestMachine, key, pod};
@@ -89,7 +89,7 @@ fn happens(machine: &mut TestMachine, chance: &SimulatedChance) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The machine itself asserts that no start comes while another attempt lives, and that each plan settles.
+    /// The simulated machine asserts that no start arrives while another attempt runs, and that each plan settles.
     #[test]
     fn pod_settles_after_any_events(policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
                                    chances in prop::collection::vec(chance(), 1..25)) {

@@ -2,7 +2,9 @@
 //!
 //! Knows: one pod at a time: its spec, its last status, and the machine's last report of it. From these it computes the
 //! status to write, the attempts to commit, and the effects to carry out after the commit.
-//! Never: keeps a state of its own (backoff follows from status and facts; plans carry what the World remembers), starts a process, reads a clock.
+//! Never: keeps a state of its own (backoff follows from status and facts; plans write what the World remembers), starts a process,
+//! reads a
+//! clock.
 //! Start reading at [`plan`]; [`pod_reader`] gathers the input, [`containers`] decides the actions, [`status`] computes the status.
 
 mod actions;
@@ -110,7 +112,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     if !world.facts.inventory_complete {
-        plan.wait("the machine has not yet said what runs on it");
+        plan.wait("waiting for the runtime to report the running containers");
         return plan;
     }
     sweep::plan(world, key, &mut plan);
@@ -124,9 +126,9 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 /// Whether a simulated pod does something that ends by itself. No machine runs it.
-pub fn pretends_to_work(world: &World, row: &Row) -> bool {
+pub fn has_simulated_work(world: &World, row: &Row) -> bool {
     let runs = row.pod().is_some_and(|pod| pod.phase == Phase::Running) && !row.is_deleting();
-    let bound = bound_to_us(world, &row.key).filter(|(_, node)| runs && node.simulated);
+    let bound = bound_to_us(world, &row.key).filter(|(_, node)| runs && node.is_simulated);
     bound
         .and_then(|(row, node)| LocalPod::read(world, row, node))
         .is_some_and(|pod| simulated_pod::next_wake(&pod).is_some())
@@ -145,8 +147,8 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     let changes_nothing = order.keeps_all();
     containers::carry_out(order, &pod, plan);
     termination::finish(&pod, plan);
-    // Such a plan only writes what the machine has reported, or a simulated one would report. Deadlines count from the stored start time,
-    // and volumes show the stored annotations.
+    // Such a plan only writes the machine's reports to the status. It is not settled if it needs its own write: deadlines count from the
+    // stored start time, and volumes show the stored annotations.
     let is_passive = plan.effects.is_empty() && plan.memory.is_empty() && plan.waits.is_empty();
     let has_new_deadline = pod.status.start_time.is_none() && pod.spec.active_deadline_seconds.is_some();
     let reads_the_write = has_new_deadline || volumes::show_annotations(&pod);

@@ -28,8 +28,8 @@ pub struct LocalPod<'a> {
     pub facts: Option<Cow<'a, PodFacts>>,
     /// Init containers, then containers, then ephemeral ones, each in the order of the spec.
     pub members: Vec<PodContainer>,
-    /// Whether its node only pretends: its machine is computed, and nothing is ordered of it.
-    pub simulated: bool,
+    /// Whether its node is simulated: the kubelet computes the state of its machine, and sends it no orders.
+    pub is_simulated: bool,
     /// Bytes that the variables, commands and arguments of its starts may still take in this plan.
     pub start_bytes: Cell<usize>,
     /// Why its node does not admit it, as reason and message, once that was asked.
@@ -41,16 +41,16 @@ pub struct LocalPod<'a> {
 pub enum ContainerRole {
     /// Runs to its end before the next one starts.
     Init,
-    /// An init container with restartPolicy Always: runs beside the containers.
+    /// An init container with restartPolicy Always: continues while the containers run.
     Sidecar,
     /// A container.
     Main,
-    /// Added to a pod that runs already; once it has been started nothing is done for it any more.
+    /// Added to a running pod. It is started once, and never restarted or probed.
     Ephemeral,
 }
 
 impl ContainerRole {
-    /// Whether it stands in `initContainers`.
+    /// Whether it is listed in `initContainers`.
     pub fn is_init(self) -> bool {
         matches!(self, ContainerRole::Init | ContainerRole::Sidecar)
     }
@@ -130,7 +130,7 @@ impl LocalPod<'_> {
 
     /// Whether the control plane ends, and takes the pod's processes with it.
     pub fn is_closing(&self) -> bool {
-        self.world.settings.closing && !self.simulated
+        self.world.settings.closing && !self.is_simulated
     }
 
     /// Whether its row was staged in this tick: the effects planned with it are not carried out yet.

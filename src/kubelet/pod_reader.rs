@@ -1,4 +1,4 @@
-//! Reads a pod: its spec and status from the store, and the facts of its machine, or of one that only pretends.
+//! Reads a pod: its spec and status from the store, and the facts of its real or simulated machine.
 
 use super::command::MAX_START_BYTES;
 use super::pod::{ContainerRole, LocalPod, PodContainer, resolve};
@@ -98,13 +98,13 @@ impl<'a> LocalPod<'a> {
     /// Reads a pod; `None` when its body cannot be decoded.
     pub fn read(world: &'a World, row: &'a Row, node: &NodeFacts) -> Option<LocalPod<'a>> {
         let PodParts { object, spec, status } = PodParts::read(world, row)?;
-        let facts = if node.simulated {
+        let facts = if node.is_simulated {
             Some(Cow::Owned(simulated_pod::simulated_facts(world, row, &object, &spec, &status)))
         } else {
             world.facts.pods.get(&row.uid).map(Cow::Borrowed)
         };
         let members = members(world, &spec, &status, facts.as_deref());
-        let simulated = node.simulated;
+        let is_simulated = node.is_simulated;
         let start_bytes = Cell::new(MAX_START_BYTES);
         let mut pod = LocalPod {
             world,
@@ -114,11 +114,11 @@ impl<'a> LocalPod<'a> {
             status,
             facts,
             members,
-            simulated,
+            is_simulated,
             start_bytes,
             rejection: OnceCell::new(),
         };
-        if pod.simulated {
+        if pod.is_simulated {
             simulated_pod::hold_back(&mut pod);
         }
         Some(pod)
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Compares what is read from an object and from its text in several forms.
+    /// Asserts that reading an object and reading its text, in several forms, give the same result.
     fn assert_reads_alike(world: &World, key: &Key, object: &Object) {
         let parts = |row: Row| PodParts::read(world, &row).map(|parts| (parts.object, parts.spec, parts.status));
         let text = object.0.to_string();

@@ -29,7 +29,7 @@ const PREDICATE_MESSAGES: [(&str, &str); 3] = [
 
 /// The first predicate that a new pod fails, as reason and message; `None` when the node admits it.
 pub fn failed_predicate(pod: &LocalPod) -> Option<(String, String)> {
-    if pod.status.start_time.is_some() || pod.facts.is_some() || pod.simulated || pod.has_ended() {
+    if pod.status.start_time.is_some() || pod.facts.is_some() || pod.is_simulated || pod.has_ended() {
         return None;
     }
     if let Some(why) = forbidden_sysctl(&pod.spec) {
@@ -206,7 +206,7 @@ mod tests {
         json!({"containers": [{"name": "c", "image": "a", "resources": {"requests": list}}]})
     }
 
-    /// Runs a new pod beside another one of its node, and returns the reason and message of its rejection.
+    /// Runs a new pod and another pod on one node. Returns the reason and message of the new pod's rejection.
     fn rejection(new: Value, other: Option<Value>) -> Option<(String, String)> {
         let mut machine = TestMachine::new(new);
         machine.put("nodes", node());

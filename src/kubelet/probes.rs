@@ -58,7 +58,7 @@ pub fn is_ready(pod: &LocalPod, member: &PodContainer) -> bool {
 /// The time at which a running container without a readiness probe has run long enough to be ready; `None` when it has.
 fn settles_at(pod: &LocalPod, member: &PodContainer) -> Option<Time> {
     let AttemptState::Running { since } = member.state else { return None };
-    let is_new = !pod.simulated && member.old_while_running().is_none_or(|old| !old.ready);
+    let is_new = !pod.is_simulated && member.old_while_running().is_none_or(|old| !old.ready);
     // The machine's clock may have been set back since the start.
     let ran = pod.world.now.duration_since(since).abs();
     (is_new && ran < pod.world.settings.ready_after).then(|| since.later(pod.world.settings.ready_after))
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn probe_without_an_answer_is_ordered_again() {
         let mut machine = probed(json!({"livenessProbe": http(json!({}))}));
-        machine.set_behaviour("c", ContainerBehaviour::Deaf).run_to(13);
+        machine.set_behaviour("c", ContainerBehaviour::Unresponsive).run_to(13);
         assert_eq!(machine.take_messages(), ["0 start c#0", "0 liveness ok", "6 liveness ok", "12 liveness ok"]);
     }
 }

@@ -20,7 +20,7 @@ const RESIZE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 /// Whether the limits of a running container differ from its spec.
 pub fn is_due(pod: &LocalPod, member: &PodContainer) -> bool {
     let AttemptState::Running { .. } = member.state else { return false };
-    let Some(facts) = member.facts.as_ref().filter(|facts| facts.stopping.is_none() && !pod.simulated) else {
+    let Some(facts) = member.facts.as_ref().filter(|facts| facts.stopping.is_none() && !pod.is_simulated) else {
         return false;
     };
     match &facts.limits {
@@ -84,7 +84,7 @@ pub fn order_resizes(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// The node can never give what the pod asks for,
+/// The requests exceed the capacity of the node,
 const INFEASIBLE: &str = "Infeasible";
 /// or not as long as other pods have it.
 const DEFERRED: &str = "Deferred";
@@ -142,7 +142,7 @@ pub fn condition(pod: &LocalPod) -> Option<(&'static str, Option<&'static str>, 
 /// Returns the resources for a container's status: those of its spec, unless a resize is pending.
 pub fn resources_of(pod: &LocalPod, member: &PodContainer) -> Option<ResourceRequirements> {
     let wanted = member.spec.resources.clone().filter(|all| all.limits.is_some() || all.requests.is_some());
-    if pod.simulated {
+    if pod.is_simulated {
         None
     } else if is_due(pod, member) {
         reported_resources(member).cloned()

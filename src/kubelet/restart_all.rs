@@ -22,7 +22,7 @@ const ACTION: &str = "RestartAllContainers";
 /// Whether any container of the pod has such a rule.
 pub fn has_restart_all_rule(pod: &LocalPod) -> bool {
     let rules = pod.members.iter().flat_map(|member| member.spec.restart_policy_rules.iter().flatten());
-    !pod.simulated && rules.into_iter().any(|rule| rule.action == ACTION)
+    !pod.is_simulated && rules.into_iter().any(|rule| rule.action == ACTION)
 }
 
 /// Whether all containers have to restart, or are restarting.

@@ -42,7 +42,7 @@ fn policy(role: ContainerRole, of_pod: Option<&str>, own: Option<&str>) -> Resta
     match (role, own.or(of_pod).unwrap_or("Always")) {
         (ContainerRole::Sidecar, _) => RestartDecision::Always,
         (ContainerRole::Ephemeral, _) | (_, "Never") => RestartDecision::Never,
-        // An init container that has ended well is done, whatever the pod's policy.
+        // An init container that has succeeded is not restarted under any policy of the pod.
         (ContainerRole::Init, _) | (ContainerRole::Main, "OnFailure") => RestartDecision::OnFailure,
         (ContainerRole::Main, _) => RestartDecision::Always,
     }
@@ -53,7 +53,7 @@ pub fn has_changed(member: &PodContainer) -> bool {
     member.image_that_ran().is_some_and(|image| Some(image) != member.spec.image.as_deref())
 }
 
-/// KEP-5307: the rule of a container by which an exit code restarts it, or all of them, whatever the policy says.
+/// The rule of a container for an exit code, which overrides the restart policy: it restarts the container, or all of them (KEP-5307).
 pub fn matched_rule(member: &PodContainer, code: i32) -> Option<&ContainerRestartRule> {
     let mut rules = member.spec.restart_policy_rules.iter().flatten();
     rules.find(|rule| {

@@ -78,7 +78,7 @@ pub fn simulated_facts(world: &World, row: &Row, pod: &Object, spec: &PodSpec, s
 
 /// The next time at which simulated facts change.
 pub fn next_wake(pod: &LocalPod) -> Option<Time> {
-    if !pod.simulated {
+    if !pod.is_simulated {
         return None;
     }
     let ends = |member: &PodContainer| {
@@ -191,7 +191,7 @@ fn names_volumes(spec: &PodSpec) -> bool {
     sources.any(VolumeSource::names_objects)
 }
 
-/// Whether the node starts its pods whatever they lack.
+/// Whether the node starts pods that reference missing objects.
 fn ignores_missing_references(pod: &LocalPod) -> bool {
     let node = pod.spec.node_name.as_deref().and_then(|name| pod.world.find("nodes", "", name));
     node.is_some_and(|node| node.body().annotation(MISSING) == Some("ignore"))
@@ -234,9 +234,9 @@ pub fn shape(pod: &LocalPod, member: &PodContainer, mut status: ContainerStatus)
     status
 }
 
-/// Whether the pod stays in a crash loop; its phase is Running all the same.
+/// Whether the pod stays in a crash loop. Its phase is still Running.
 pub fn crashes(pod: &LocalPod) -> bool {
-    pod.simulated && asks_to_crash(&pod.object)
+    pod.is_simulated && asks_to_crash(&pod.object)
 }
 
 fn asks_to_crash(pod: &Object) -> bool {

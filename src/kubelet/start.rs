@@ -6,12 +6,12 @@ use super::{environment, hostname, message, resources, restart_policy, security,
 use crate::object::Str;
 use crate::world::Start;
 
-/// Builds the start of an attempt; or returns Kubernetes' message about what is missing.
+/// Builds the start of an attempt, or returns Kubernetes' message about a missing object or key.
 pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> Result<Start, String> {
     let mut variables = environment::container_environment(pod, member, ip)?;
     let spec = &member.spec;
     let name = spec.image.clone().unwrap_or_default();
-    let image = if pod.simulated { None } else { image::find_settings(pod.world, &name) };
+    let image = if pod.is_simulated { None } else { image::find_settings(pod.world, &name) };
     let of_image: Vec<_> = image.iter().flat_map(image::ImageSettings::env).collect();
     let hostname = hostname::hostname(pod);
     let files = volumes::files(pod, member, &mut variables, ip)?;

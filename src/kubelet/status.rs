@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Builds the new status: the node's fields over those of other writers.
 pub fn build(pod: &LocalPod, order: &PodActions) -> PodStatus {
     let mut status = pod.status.clone();
-    if pod.simulated && pod.row.is_deleting() {
+    if pod.is_simulated && pod.row.is_deleting() {
         return status;
     }
     if let Some((reason, message)) = eviction::rejection(pod) {
@@ -69,7 +69,7 @@ pub fn write(pod: &LocalPod, status: PodStatus, order: &PodActions, plan: &mut P
         plan.wait(&*blocked.message);
     }
     let ids = process_ids(pod);
-    let ids_changed = ids.as_deref() != pod.object.annotation(process_ids::ANNOTATION) && !pod.simulated;
+    let ids_changed = ids.as_deref() != pod.object.annotation(process_ids::ANNOTATION) && !pod.is_simulated;
     if status == pod.status && !ids_changed {
         return;
     }

@@ -16,7 +16,7 @@ const MINIMUM_GRACE: i64 = 2;
 /// Time after its grace period until a deleted pod is removed by force, even without an answer of its shim.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(MINIMUM_GRACE + 1);
 
-/// Whether no container of the pod may be started any more.
+/// Whether no further container of the pod may start.
 pub fn is_ending(pod: &LocalPod) -> bool {
     pod.row.is_deleting()
         || pod.has_ended()
@@ -56,7 +56,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
 fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     let runs = matches!(member.state, AttemptState::Running { .. });
     let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
-    !pod.simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
+    !pod.is_simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
 }
 
 /// Returns the end of the grace period of a deleted pod. As in the kubelet it begins when the node begins to terminate the pod: the deletion
@@ -88,7 +88,7 @@ fn may_stop_now(pod: &LocalPod, place: usize) -> bool {
 /// Removes a deleted pod from the machine, and then from the store.
 pub fn finish(pod: &LocalPod, plan: &mut Plan) {
     let Some(end) = deadline(pod) else { return };
-    let facts = pod.facts.as_deref().filter(|_| !pod.simulated);
+    let facts = pod.facts.as_deref().filter(|_| !pod.is_simulated);
     match facts {
         Some(facts) if !pod.is_alive() || pod.world.now >= end.later(OVERDUE) => {
             let is_asked = remove(pod.world, &pod.row.uid, facts, plan);
@@ -318,7 +318,7 @@ mod tests {
         machine.take_messages();
         machine.delete(5);
         // The machine gets the stop and never answers.
-        machine.set_behaviour("c", ContainerBehaviour::Deaf);
+        machine.set_behaviour("c", ContainerBehaviour::Unresponsive);
         machine.run_to(100);
         assert_eq!(machine.take_messages(), ["5 stop c in 5", "13 remove uid-p", "13 deleted"]);
     }

@@ -27,8 +27,8 @@ pub enum ContainerBehaviour {
     Stubborn,
     /// Runs for so many seconds and ends with a code.
     Exit(i64, i32),
-    /// Runs, and answers nothing any more: neither stops nor probes.
-    Deaf,
+    /// Runs, and reacts neither to stops nor to probes.
+    Unresponsive,
     /// Is refused for a reason.
     Refuse(&'static str),
 }
@@ -116,7 +116,7 @@ impl TestMachine {
     /// Makes a machine whose node is simulated.
     pub fn simulated(pod: Value) -> TestMachine {
         let mut machine = TestMachine::new(pod);
-        machine.world.facts.nodes.get_mut("n").unwrap().simulated = true;
+        machine.world.facts.nodes.get_mut("n").unwrap().is_simulated = true;
         machine
     }
 
@@ -245,7 +245,7 @@ impl TestMachine {
         }
     }
 
-    /// Every report that is on its way comes now, and twice.
+    /// Delivers every report that is on its way now, and twice.
     pub fn hurry(&mut self) {
         let soon = self.machine.due(self.world.now);
         self.repeated.extend(soon.iter().cloned().chain(soon.iter().cloned()));
@@ -256,7 +256,7 @@ impl TestMachine {
         self.machine.end(self.world.now, "uid-p", container, code);
     }
 
-    /// A report of an attempt's end comes once more, or out of nowhere.
+    /// Delivers the report of an attempt's end again, or one of an attempt that never ran.
     pub fn repeat(&mut self, container: &str, attempt: u32) {
         let (pod_uid, container) = (Str::from("uid-p"), Str::from(container));
         let inventory = self.machine.inventory();
@@ -413,9 +413,11 @@ impl TestMachine {
             Effect::Stop { container, grace_seconds, .. } => {
                 self.log.push(format!("{second} stop {container} in {grace_seconds}"));
                 match self.behaviours.get(&**container) {
-                    Some(ContainerBehaviour::Deaf) => return,
-                    Some(ContainerBehaviour::Stubborn) => self.machine.knobs.deaf.insert(container.clone()),
-                    _ => self.machine.knobs.deaf.remove(container),
+                    Some(ContainerBehaviour::Unresponsive) => return,
+                    Some(ContainerBehaviour::Stubborn) => {
+                        self.machine.settings.ignores_stop_signal.insert(container.clone())
+                    }
+                    _ => self.machine.settings.ignores_stop_signal.remove(container),
                 };
             }
             Effect::Remove { pod_uid } => self.log.push(format!("{second} remove {pod_uid}")),
@@ -437,7 +439,7 @@ impl TestMachine {
                     _ => self.log.push(format!("{second} {kind} {result}")),
                 }
                 let sleeps = matches!(probe.handler, Some(ProbeHandler::Sleep(_)));
-                if sleeps || matches!(self.behaviours.get(&*probe.container), Some(ContainerBehaviour::Deaf)) {
+                if sleeps || matches!(self.behaviours.get(&*probe.container), Some(ContainerBehaviour::Unresponsive)) {
                     return;
                 }
             }
@@ -458,7 +460,7 @@ impl TestMachine {
             self.log.push(format!("{} start {}#{}", self.second(), start.container, start.attempt));
             self.starts.push(start.clone());
         }
-        let (refused, exits) = (&mut self.machine.knobs.refused_images, &mut self.machine.knobs.exits);
+        let (refused, exits) = (&mut self.machine.settings.refused_images, &mut self.machine.settings.exits);
         refused.clear();
         exits.clear();
         match self.behaviours.get(&*start.container) {

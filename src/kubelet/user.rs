@@ -8,7 +8,7 @@ use crate::world::ContainerUser;
 
 /// Returns the user to run as, when it differs from the user of kloop; the error is a `CreateContainerConfigError`.
 pub fn container_user(pod: &LocalPod, member: &PodContainer) -> Result<Option<ContainerUser>, String> {
-    if pod.simulated {
+    if pod.is_simulated {
         return Ok(None);
     }
     let own = member.spec.security_context.as_ref();

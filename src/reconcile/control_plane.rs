@@ -385,7 +385,7 @@ impl ControlPlane {
 
     /// Updates the set of local nodes: pods that were bound to a node before it became local are due.
     fn refresh_nodes(&mut self) {
-        let ownership = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.simulated));
+        let ownership = |known: Option<&NodeFacts>| known.map(|known| (known.ours, known.is_simulated));
         let mut other: Vec<Str> = Vec::new();
         for name in self.world.take_changed_nodes() {
             let after = node::facts(&self.world, &name, self.local.as_deref());

@@ -91,16 +91,16 @@ impl Default for EventRecorder {
 
 impl EventRecorder {
     /// Takes events of a loop.
-    pub fn extend(&mut self, teller: &EventReporter, events: Vec<PlannedEvent>, now: Time) {
+    pub fn extend(&mut self, reporter: &EventReporter, events: Vec<PlannedEvent>, now: Time) {
         for event in events {
             let is_normal = event.kind == EventType::Normal;
             let (waiting, most) = match is_normal {
                 true => (self.normal, MAX_NORMAL),
                 false => (self.waiting.len() - self.normal, MAX_WARNINGS),
             };
-            if self.may_record(teller.by, &event, now) && waiting < most {
+            if self.may_record(reporter.by, &event, now) && waiting < most {
                 self.normal += usize::from(is_normal);
-                self.waiting.push_back((teller.clone(), event, now));
+                self.waiting.push_back((reporter.clone(), event, now));
             }
         }
     }
@@ -134,9 +134,9 @@ impl EventRecorder {
         }
         self.written = Some(now);
         for _ in 0..BATCH_EVENTS.min(self.waiting.len()) {
-            if let Some((teller, event, at)) = self.waiting.pop_front() {
+            if let Some((reporter, event, at)) = self.waiting.pop_front() {
                 self.normal -= usize::from(event.kind == EventType::Normal);
-                self.write(txn, &teller, event, at.max(now));
+                self.write(txn, &reporter, event, at.max(now));
             }
         }
     }
@@ -154,8 +154,8 @@ impl EventRecorder {
         *tokens >= 0
     }
 
-    fn write(&mut self, txn: &mut dyn Transaction, teller: &EventReporter, event: PlannedEvent, at: Time) {
-        let by = teller.by;
+    fn write(&mut self, txn: &mut dyn Transaction, reporter: &EventReporter, event: PlannedEvent, at: Time) {
+        let by = reporter.by;
         let uid = event.uid.to_string();
         let mut identity =
             (event.about.clone(), uid, event.field_path.clone(), event.reason.clone(), event.message.clone());
@@ -181,7 +181,7 @@ impl EventRecorder {
             object.set(&["reportingComponent"], "");
         }
         if by == SCHEDULER {
-            into_newer_form(&mut object, teller, txn.revision(&event.about).ok().flatten(), at);
+            into_newer_form(&mut object, reporter, txn.revision(&event.about).ok().flatten(), at);
         }
         let Some(kind) = kinds::by_kind("v1", "Event") else { return };
         if let Ok(reply) = create::create(txn, kind, &object, &WriteOptions::default()) {
@@ -236,7 +236,7 @@ fn count_again(txn: &mut dyn Transaction, key: &Key, message: Option<&String>, a
 }
 
 /// Converts an event to the form of client-go's newer recorder (`tools/events`).
-fn into_newer_form(object: &mut Object, teller: &EventReporter, revision: Option<u64>, at: Time) {
+fn into_newer_form(object: &mut Object, reporter: &EventReporter, revision: Option<u64>, at: Time) {
     let action = match object.text(&["reason"]) {
         Some("Scheduled") => "Binding",
         Some("Preempted") => "Preempting",
@@ -246,7 +246,7 @@ fn into_newer_form(object: &mut Object, teller: &EventReporter, revision: Option
     object.set(&["action"], action);
     object.set(&["eventTime"], time::micro(at));
     // The profile that the pod asked for; a preempted pod may have asked for another one than its preemptor.
-    let named = teller.profile.as_deref().filter(|name| !name.is_empty());
+    let named = reporter.profile.as_deref().filter(|name| !name.is_empty());
     let profile = named.filter(|_| action != "Preempting").unwrap_or(SCHEDULER);
     object.set(&["reportingComponent"], profile);
     object.set(&["reportingInstance"], format!("{profile}-{}", host.nodename().to_string_lossy()));

@@ -188,14 +188,15 @@ pub fn send_heartbeats(world: &mut World, local: Option<&str>) {
 pub fn facts(world: &World, name: &str, local: Option<&str>) -> Option<NodeFacts> {
     let is_this_machine = local == Some(name);
     let Some(row) = world.find("nodes", "", name) else {
-        return is_this_machine.then_some(NodeFacts { ours: true, simulated: false, heartbeat: Some(world.now) });
+        return is_this_machine.then_some(NodeFacts { ours: true, is_simulated: false, heartbeat: Some(world.now) });
     };
     let node = row.node()?;
     let runtime = node.runtime.as_deref();
     let is_local = is_this_machine || (runtime == Some(LOCAL) && local.is_some());
     let simulated = runtime == Some(SIMULATED);
     let stopped = node.stopped.as_ref().map(|since| since.parse().unwrap_or(Time::UNIX_EPOCH));
-    let facts = NodeFacts { ours: stopped.is_none(), simulated, heartbeat: Some(stopped.unwrap_or(world.now)) };
+    let facts =
+        NodeFacts { ours: stopped.is_none(), is_simulated: simulated, heartbeat: Some(stopped.unwrap_or(world.now)) };
     (simulated || is_local).then_some(facts)
 }
 

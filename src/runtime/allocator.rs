@@ -60,7 +60,7 @@ fn is_from_mimalloc(pointer: *mut u8, size: usize) -> bool {
     size <= MIMALLOC_MAX_SIZE && USES_MIMALLOC.load(Ordering::Relaxed) && mi_is_in_heap_region(pointer.cast())
 }
 
-// SAFETY: each call is forwarded to an allocator that keeps the contract; a block goes back to the allocator that it came from.
+// SAFETY: each call is forwarded to an allocator that keeps the contract; a block is freed by the allocator that returned it.
 unsafe impl GlobalAlloc for ProcessAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is theirs.

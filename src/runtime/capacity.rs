@@ -39,7 +39,7 @@ pub struct MachineCapacity {
     pub link_address: Option<SocketAddr>,
 }
 
-/// This machine, under a name of its own or the host's; the state's file system is what its pods write to.
+/// Measures this machine. `name` replaces the host's name. The ephemeral storage is that of the state folder's file system.
 pub fn measure_capacity(name: Option<&str>, state: &Path) -> MachineCapacity {
     let host = uname().nodename().to_string_lossy().into_owned();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -15,9 +15,9 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs work on one object. Returns the message and the place of its panic, if it panics; nothing is printed then.
+/// Runs work on one object. If it panics, returns the message and the place of the panic, and prints nothing.
 ///
-/// The work must leave what it shares in a state that can be used after a panic, or the caller must put it right.
+/// The work must leave shared data usable after a panic, or the caller must repair it.
 pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(install_hook);

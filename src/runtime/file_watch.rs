@@ -230,7 +230,7 @@ impl NamePattern<'_> {
         NamePattern { text, names: Regex::new(&format!("(?s)^{names}$")).ok() }
     }
 
-    /// Whether it stands for a name. Names that begin with a dot are only found by patterns that do.
+    /// Whether the pattern matches a name. A name that begins with a dot matches only a pattern that begins with one.
     fn matches(&self, name: &str) -> bool {
         let is_visible = !name.starts_with('.') || self.text.starts_with('.');
         is_visible && self.names.as_ref().is_some_and(|names| names.is_match(name))

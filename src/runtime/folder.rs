@@ -1,15 +1,15 @@
 //! Layout of the state folder, and access to its files.
 //!
 //! ```text
-//! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not begin
-//! <state>/parked-<n>.sock            on which parked shims announce changes to a thread of the control plane
-//! <state>/pods.root/                 empty: containers with files of their own build them there, each in mounts that nobody else sees
+//! <state>/epoch                      the highest epoch that opened it: a shim of a lower one does not start
+//! <state>/parked-<n>.sock            socket on which parked shims announce changes to a thread of the control plane
+//! <state>/pods.root/                 empty: mount point of containers' private views, each in its own mount namespace
 //! <state>/pods/<uid>/                0700; also the shim's lock (flock for as long as it lives) and its working folder
 //!                    record.json     start and exit of every container, by write and rename
 //!                    shim.sock       the shim's socket
 //!                    <container>/<attempt>.log       CRI log; older parts `.1` to `.4`
 //!                    <container>/<attempt>.message   the termination message, as the container wrote it
-//!                    <container>/scratch             where a container starts that names no folder
+//!                    <container>/scratch             working folder of a container without workingDir
 //! ```
 //!
 //! `builds/` is described in [`build`](super::build).
@@ -37,7 +37,7 @@ pub const ROOT: &str = "pods.root";
 pub const RECORD: &str = "record.json";
 /// The socket's name in a pod's folder; with a dot, which no container's name has.
 pub const SOCKET: &str = "shim.sock";
-/// The variable that tells a container where its termination message goes; it also marks every process of its tree.
+/// The variable with the path of a container's termination message. It also marks every process of the container.
 pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 
 /// The variable that marks everything that a probe or a hook starts.
@@ -134,7 +134,7 @@ pub fn message_path(container: &str, attempt: u32) -> PathBuf {
     PathBuf::from(format!("{container}/{attempt}.message"))
 }
 
-/// The lock of a pod's folder, which its shim holds for life; none while somebody else holds it.
+/// Takes the lock of a pod's folder, which its shim holds until it ends. `None` while another process holds it.
 pub fn lock(pod: &Path) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(CWD, pod, flags, Mode::empty())?;
@@ -196,7 +196,7 @@ pub fn announce(name: &str, uid: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// The record in a pod's folder; none when there is none or it cannot be read. Another version's is read as far as it goes.
+/// The record in a pod's folder; `None` when it is missing or cannot be read. Of another version's record, reads the fields that it can.
 pub fn read_record(pod: &Path) -> Option<ShimRecord> {
     let text = fs::read(pod.join(RECORD)).ok()?;
     serde_json::from_slice(&text).ok().or_else(|| ShimRecord::salvage(&text))
@@ -222,7 +222,7 @@ pub fn holder(pod: &Path) -> Option<ProcessIdentity> {
 }
 
 /// Returns the pod and container of a process, among the pods of the cluster with this folder. The container is `None`
-/// for a process that was started beside the containers, as by `exec`.
+/// for a process that `exec` started.
 pub fn owner(state: &Path, pid: u32) -> Option<(PodName, Option<String>)> {
     let pid = i32::try_from(pid).ok()?;
     let above = |pid: &i32| process::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
@@ -289,32 +289,34 @@ pub fn write_epoch(state: &Path, epoch: u64) -> io::Result<()> {
     }
 }
 
-/// Writes over the beginning of a small file in place: on a full disk its block is all there is. Never makes a file, nor goes through a link.
+/// Overwrites the beginning of a small file in place, which works on a full disk. Never creates a file or follows a link.
 fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     fs::OpenOptions::new().write(true).custom_flags(flags).open(path)?.write_all(content)
 }
 
-/// Makes an empty file of this mode (whatever the umask), or empties the one that is there. Never goes through a link.
+/// Creates an empty file with this mode, regardless of the umask, or empties an existing one. Never follows a link.
 pub fn make_file(path: &Path, mode: u32) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(CWD, path, flags, Mode::from_raw_mode(mode))?;
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
 }
 
-/// Puts content in place of what was there, whole or not at all. No fsync: a killed process loses nothing that it wrote, and what a machine that lost power left behind is void anyway.
+/// Replaces the content of a file atomically. Does not sync: the writes of a killed process survive, and after a power loss the files
+/// of the
+/// earlier boot are not used.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_beside(path, content)?, path)
 }
 
-/// Puts content in place of what was there, and returns when it is on the disk.
+/// Replaces the content of a file atomically, and returns when it is on the disk.
 pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let fresh = write_beside(path, content)?;
     fs::File::open(&fresh)?.sync_all()?;
     fs::rename(fresh, path)
 }
 
-/// Writes the new content of a file into a second file beside it, which no other user can read.
+/// Writes the new content of a file to a second file in the same folder, which no other user can read.
 fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_added_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;

@@ -1,8 +1,8 @@
 //! Low ports of pods on machines that reserve low ports for root.
 //!
 //! A program in a pod may listen at port 80 as in a cluster, although an ordinary user may not: its socket is bound to a higher port of the
-//! pod's address, and every part of kloop that connects to the pod's port 80 connects to that port. The higher port is computed from the
-//! low one, so that no process has to be told: 61520 for 80, above the ports that Linux assigns by itself (32768 to 60999). Never: moves a
+//! pod's address, and every part of kloop that connects to the pod's port 80 connects to that port. Every process
+//! computes the higher port from the low one: 61520 for 80, above the ports that Linux assigns by itself (32768 to 60999). Never: moves a
 //! port of an address that is not a pod's.
 
 use crate::world::ingress_routes::LOW_PORTS_MOVED_BY as MOVED_BY;
@@ -17,7 +17,7 @@ pub fn is_pod(ip: Ipv4Addr) -> bool {
     loopback == 127 && network > 0 && PODS.contains(&third)
 }
 
-/// The lowest port that processes of this user may bind: any for root, else what the machine's setting says.
+/// The lowest port that processes of this user may bind: 0 for root, else the machine's `net.ipv4.ip_unprivileged_port_start`.
 pub fn lowest_allowed() -> u16 {
     if rustix::process::geteuid().is_root() {
         return 0;

@@ -4,11 +4,10 @@
 //! Six kinds of process take part: the control plane, in which [`Machine`] lives; the zygote, this same binary run as `kloop shim`, which
 //! forks the shims; one shim per pod (`shim/`), which outlives the control plane; the gateway (`network/gateway/`), which does too; a pause
 //! (`shim/pause.rs`) for a process namespace that a pod's containers share; and the containers' own.
-//! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; whatever pods can write in is reached through [`file_tree`] alone.
-//! The only module that touches processes of pods, and the only one in which `unsafe` may stand.
-//! Never: decides what should run; orders come as an [`Effect`](crate::world::Effect), and results go back as a
-//! [`Report`](crate::world::Report).
-//! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] says what is on disk, [`wire`] what goes over the socket.
+//! Files and volumes are [`volumes`] on disk and a container's [`view`] of them; only [`file_tree`] opens files that pods can write.
+//! The only module that touches processes of pods, and the only one that may contain `unsafe`.
+//! Never: decides what should run: it receives an [`Effect`](crate::world::Effect), and returns a [`Report`](crate::world::Report).
+//! Start reading at [`machine`], then `shim/mod.rs`; [`folder`] describes the files, [`wire`] the messages between the processes.
 
 pub mod allocator;
 mod build;
@@ -69,9 +68,10 @@ pub use spawn::release_program_pages;
 
 use std::process::ExitCode;
 
-/// Has a write that goes over the limit of a file's size (`ulimit -f`) fail with `EFBIG`, and not end this process. What it starts has the
-/// default again: exec takes handlers away.
-fn heed_file_limit() {
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with `EFBIG` instead of killing this process. Programs that it
+/// executes
+/// have the default action again: exec resets handlers.
+fn handle_file_size_limit() {
     extern "C" fn ignore_signal(_: libc::c_int) {}
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGXFSZ, ignore_signal as *const () as libc::sighandler_t) };
@@ -97,7 +97,7 @@ pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {
 /// Runs this process as the one that shims come from, as a shim or as a gateway, when it was started as that.
 /// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
-    heed_file_limit();
+    handle_file_size_limit();
     let mut words = std::env::args_os().skip(1);
     let word = words.next()?;
     if word == network::gateway::GATEWAY_ARGUMENT {

@@ -1,4 +1,4 @@
-//! Cleans up after a shim that died: kills what is left of its pod, and corrects its record.
+//! Cleans up after a shim that died: kills the remaining processes of its pod, and corrects its record.
 
 use super::folder::{self, TERMINATION_LOG};
 use super::process::{self, ProcessIdentity, ProcessStat};
@@ -14,9 +14,9 @@ pub fn mark(pid: i32) -> Option<PathBuf> {
     process::environment(pid, TERMINATION_LOG).map(PathBuf::from)
 }
 
-/// Kills what a dead shim has left in a pod's folder and settles the record; returns whether the record changed.
+/// Kills the remaining processes of a dead shim, and completes its record. Returns whether the record changed.
 ///
-/// Only the holder of the folder's lock may call this. Records of another boot are void: nothing of them runs, nothing is signalled.
+/// Only the holder of the folder's lock may call this. Ignores records of an earlier boot, whose processes no longer exist.
 pub fn end_processes(pod: &Path, record: &mut ShimRecord) -> bool {
     settle_all(&mut [(pod.to_owned(), record)])
 }
@@ -102,9 +102,9 @@ fn sweep(dead: &[(&Path, &ShimRecord)]) {
     }
 }
 
-/// Recorded main processes, the members of their sessions, whatever carries the mark of their pods, and everything below those.
+/// The recorded main processes, the members of their sessions, processes with the mark of their pods, and the descendants of all of them.
 ///
-/// A session is the container's only if its leader was seen to be the recorded process: its number may have been handed out again.
+/// A session belongs to the container only if its leader was verified to be the recorded process: the pid may have been reused.
 fn leftovers(dead: &[(&Path, &ShimRecord)], sessions: &mut HashSet<i32>) -> Vec<ProcessIdentity> {
     let processes: Vec<ProcessStat> = process::all_processes().filter(|stat| !stat.zombie).collect();
     let mains = dead.iter().flat_map(|(_, record)| record.containers.values().filter_map(ContainerRecord::process));
@@ -144,8 +144,9 @@ pub fn end_shim(shim: ProcessIdentity) {
     shim.kill();
 }
 
-/// Takes over the folders of pods whose shims are gone: kills what they left, settles and fences their records with our epoch.
-/// Each is held by its lock. Folders are left to a later leader, if there is one.
+/// Takes over the folders of pods whose shims are gone, holding each folder's lock: kills their remaining processes, completes their
+/// records
+/// and sets our epoch in them. Does nothing if there is a later leader.
 pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
     if pods.first().is_some_and(|pod| folder::read_epoch_above(pod) > epoch) {
         return Vec::new();

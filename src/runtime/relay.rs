@@ -40,7 +40,8 @@ thread_local! {
     static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_SIZE].into());
 }
 
-/// Serves a listener until it is dropped: each connection goes to the first address that accepts it. Calls `failed` with the reason when
+/// Serves a listener until it is dropped: forwards each connection to the first address that accepts it. Calls `failed` with the
+/// reason when
 /// none does. Needs a `LocalSet`.
 pub async fn serve<F>(
     listener: TcpListener,
@@ -219,7 +220,7 @@ struct RelayDirection {
     /// Data read and not written yet, from `at` on.
     left: Vec<u8>,
     at: usize,
-    /// Whether nothing more comes, and whether that was passed on.
+    /// Whether the source has closed, and whether the close was passed on.
     has_ended: bool,
     is_over: bool,
     /// Number of transfers.

@@ -1,4 +1,4 @@
-//! Giving up rights: what a process does to itself on its way to becoming a container's program.
+//! Drops privileges of a process before it executes a container's program.
 
 use crate::world::ProcessRights;
 use rustix::process::geteuid;

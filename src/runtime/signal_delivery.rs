@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-/// Threads of a process that are looked at at most.
-const THREADS: usize = 1024;
+/// Maximum number of threads of a process that are checked.
+const MAX_THREADS: usize = 1024;
 /// Signals that do not end a process which has no handler for them.
 const HARMLESS: [Signal; 8] =
     [Signal::CHILD, Signal::CONT, Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU, Signal::URG, Signal::WINCH];
@@ -23,13 +23,13 @@ pub enum Delivery {
     Normal,
     /// It waits until the process takes it up or unblocks it. In the second case the kernel drops it.
     Blocked,
-    /// The kernel drops the signal, or a running thread begins or ends a wait for it at this moment: only another check can tell.
+    /// The kernel drops the signal, or a running thread begins or ends a wait for it at this moment. Another check is needed.
     Unclear,
     /// The kernel drops it.
     Dropped,
 }
 
-/// Tells what becomes of a signal to a process now. What cannot be read counts as [`Delivery::Normal`].
+/// Predicts the effect of a signal to a process now. Returns [`Delivery::Normal`] if the state of the process cannot be read.
 pub fn delivery(pid: i32, signal: Signal) -> Delivery {
     let now = || parse(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), signal);
     match now() {
@@ -84,7 +84,7 @@ enum Wait {
 
 /// Looks for a thread that waits for a signal by name.
 fn wait_of(pid: i32, signal: Signal) -> Wait {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(THREADS);
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(MAX_THREADS);
     let call = format!("{} ", libc::SYS_rt_sigtimedwait);
     let mut wait = Wait::None;
     for thread in threads {

@@ -15,8 +15,8 @@ use jiff::SignedDuration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem::discriminant;
 
-/// Why an attempt cannot be started, if so: reason and message.
-pub type StartJudge = fn(&Start) -> Option<(String, String)>;
+/// Returns why an attempt cannot be started, as reason and message; `None` if it can.
+pub type StartCheck = fn(&Start) -> Option<(String, String)>;
 
 /// Behaviour of the simulated machine.
 #[derive(Clone, Debug, Default)]
@@ -32,11 +32,11 @@ pub struct SimulatedSettings {
     /// Images that cannot be resolved: reason and message.
     pub refused_images: HashMap<String, (String, String)>,
     /// Decides which attempts cannot start, as a real machine would: reason and message.
-    pub judge: Option<StartJudge>,
+    pub start_check: Option<StartCheck>,
     /// Containers, by image, that end by themselves after so many seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
-    /// Containers, by name, that only SIGKILL ends.
-    pub deaf: HashSet<Str>,
+    /// Containers, by name, that ignore the stop signal, so that only SIGKILL ends them.
+    pub ignores_stop_signal: HashSet<Str>,
     /// Probes that fail, by container.
     pub failing_probes: HashMap<(Str, ProbeKind), String>,
 }
@@ -75,7 +75,7 @@ impl SimulatedContainer {
         }
     }
 
-    /// Nothing of this attempt has run, and nothing of it will unless it is ordered again.
+    /// Whether this attempt was refused: it runs only if it is ordered again.
     fn is_refused(&self) -> bool {
         matches!(self.state, Some(ContainerState::Refused { .. }))
     }
@@ -104,8 +104,8 @@ enum UpcomingEvent {
 #[derive(Default)]
 pub struct SimulatedMachine {
     /// Its behaviour; may be changed at any time.
-    pub knobs: SimulatedSettings,
-    /// From the machine's own clock, which only goes forward, to the one on the wall, which may be set.
+    pub settings: SimulatedSettings,
+    /// Offset from the machine's monotonic clock to its wall clock, which may be set.
     pub skew: SignedDuration,
     /// Starts that were ordered while an earlier attempt of the container still ran: pod, container, attempt.
     pub clashes: Vec<(Str, Str, u32)>,
@@ -121,7 +121,7 @@ impl SimulatedMachine {
         SimulatedMachine::default()
     }
 
-    /// Takes over a pod that runs on a real machine, as its shim would tell of it.
+    /// Adds a running pod of a real machine, with the facts that its shim reported.
     pub fn adopt(&mut self, uid: Str, facts: PodFacts) {
         let sim = |(name, known): (&Str, &ContainerFacts)| {
             let sim = SimulatedContainer::new(known.attempt, known.last.clone());
@@ -144,7 +144,7 @@ impl SimulatedMachine {
             match first.remove() {
                 UpcomingEvent::Report(report) => reports.push(report),
                 UpcomingEvent::Container { pod_uid, container, attempt, event } => {
-                    let state = self.happen(at, &pod_uid, &container, attempt, event);
+                    let state = self.apply_event(at, &pod_uid, &container, attempt, event);
                     reports.extend(state.map(|state| Report::Container { pod_uid, container, attempt, state }));
                 }
             }
@@ -187,7 +187,8 @@ impl SimulatedMachine {
         self.pods.iter().map(pod).collect()
     }
 
-    /// The leader is gone, and with it the answers that only it was waiting for; orders that had not been carried out may be lost too.
+    /// Ends the leader: drops the reports that only it was waiting for, and with `orders_too` also the orders that were not carried
+    /// out yet.
     pub fn lose_leader(&mut self, orders_too: bool) {
         self.coming.retain(|_, coming| match coming {
             UpcomingEvent::Report(_) => false,
@@ -195,12 +196,12 @@ impl SimulatedMachine {
             UpcomingEvent::Container { .. } => true,
         });
         for pod in self.pods.values_mut() {
-            // Refusals were the last leader's own: no shim has heard of them.
+            // Refusals were known only to the last leader, not to a shim.
             pod.containers.retain(|_, sim| if sim.state.is_none() { !orders_too } else { !sim.is_refused() });
         }
     }
 
-    /// A pod's shim is killed: its processes end with it, and nobody saw how.
+    /// Kills a pod's shim. Its processes end with it, with unknown exit codes.
     pub fn lose_shim(&mut self, now: Time, pod_uid: &str) {
         let wall = now + self.skew;
         let Some(pod) = self.pods.get_mut(pod_uid) else { return };
@@ -212,19 +213,19 @@ impl SimulatedMachine {
             ended.push(name.clone());
         }
         for name in ended {
-            self.remind(now, &pod_uid.into(), &name);
+            self.report_again(now, &pod_uid.into(), &name);
         }
     }
 
     /// Repeats a container's state for a control plane that seems not to know it.
-    fn remind(&mut self, now: Time, uid: &Str, container: &Str) {
+    fn report_again(&mut self, now: Time, uid: &Str, container: &Str) {
         let known = self.pods.get(uid).and_then(|pod| pod.containers.get(container));
         let Some((attempt, Some(state))) = known.map(|sim| (sim.attempt, sim.state.clone())) else { return };
         let report = Report::Container { pod_uid: uid.clone(), container: container.clone(), attempt, state };
         self.put(now, UpcomingEvent::Report(report));
     }
 
-    fn happen(
+    fn apply_event(
         &mut self,
         at: Time,
         uid: &Str,
@@ -284,21 +285,21 @@ impl SimulatedMachine {
         };
         let known = pod.containers.get(container);
         if known.is_some_and(|known| known.attempt > attempt || known.attempt == attempt && !known.is_refused()) {
-            return self.remind(now, uid, container);
+            return self.report_again(now, uid, container);
         }
         if known.is_some_and(SimulatedContainer::runs) {
             return self.clashes.push((uid.clone(), container.clone(), attempt));
         }
         let last = known.and_then(|known| known.ended().cloned().or_else(|| known.last.clone()));
         pod.containers.insert(container.clone(), SimulatedContainer::new(attempt, last));
-        let judged = || self.knobs.judge.and_then(|judge| judge(start));
-        if let Some((reason, message)) = self.knobs.refused_images.get(&start.image).cloned().or_else(judged) {
+        let checked = || self.settings.start_check.and_then(|check| check(start));
+        if let Some((reason, message)) = self.settings.refused_images.get(&start.image).cloned().or_else(checked) {
             return self.plan(now, uid, container, attempt, SimulatedEvent::Refuse { reason, message });
         }
-        let runs = now + self.knobs.start_delay;
+        let runs = now + self.settings.start_delay;
         self.plan(runs, uid, container, attempt, SimulatedEvent::Run);
         let script = start.script.as_ref().and_then(|script| script.exit);
-        if let Some((seconds, code)) = self.knobs.exits.get(&start.image).copied().or(script) {
+        if let Some((seconds, code)) = self.settings.exits.get(&start.image).copied().or(script) {
             let at = runs + SignedDuration::from_secs(seconds.max(0));
             self.plan(at, uid, container, attempt, SimulatedEvent::End { code, signal: None });
         }
@@ -306,7 +307,7 @@ impl SimulatedMachine {
 
     fn stop(&mut self, now: Time, uid: &Str, container: &Str, attempt: u32, grace_seconds: i64) {
         let kill_at = now + SignedDuration::from_secs(grace_seconds.max(0));
-        let (is_deaf, wall) = (self.knobs.deaf.contains(container), now + self.skew);
+        let (ignores_stop_signal, wall) = (self.settings.ignores_stop_signal.contains(container), now + self.skew);
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let last = pod.containers.get(container).and_then(|known| known.ended().cloned());
         if pod.containers.get(container).is_none_or(|known| known.attempt < attempt) {
@@ -319,7 +320,7 @@ impl SimulatedMachine {
         }
         let Some(sim) = pod.containers.get_mut(container) else { return };
         if sim.attempt != attempt || sim.ended().is_some() {
-            return self.remind(now, uid, container);
+            return self.report_again(now, uid, container);
         }
         if sim.kill_at.is_some_and(|known| known <= kill_at) {
             return;
@@ -328,8 +329,8 @@ impl SimulatedMachine {
         sim.kill_at = Some(kill_at);
         let since = sim.stopping.map_or(wall, |stopping| stopping.since);
         sim.stopping = Some(OrderedStop { since, asked: wall, kill_at: kill_at + self.skew });
-        let asked = now + self.knobs.stop_delay;
-        if is_first && !is_deaf && asked < kill_at {
+        let asked = now + self.settings.stop_delay;
+        if is_first && !ignores_stop_signal && asked < kill_at {
             self.plan(asked, uid, container, attempt, SimulatedEvent::End { code: 143, signal: Some(15) });
         } else {
             self.plan(kill_at, uid, container, attempt, SimulatedEvent::End { code: 137, signal: Some(9) });
@@ -338,14 +339,14 @@ impl SimulatedMachine {
 
     fn remove(&mut self, now: Time, uid: &Str) {
         self.pods.remove(uid);
-        self.put(now + self.knobs.remove_delay, UpcomingEvent::Report(Report::Removed { pod_uid: uid.clone() }));
+        self.put(now + self.settings.remove_delay, UpcomingEvent::Report(Report::Removed { pod_uid: uid.clone() }));
     }
 
     fn probe(&mut self, now: Time, probe: &ProbeRun) {
-        let at = now + self.knobs.probe_delay;
+        let at = now + self.settings.probe_delay;
         let runs = self.pods.get(&probe.pod_uid).and_then(|pod| pod.containers.get(&probe.container));
         let runs = runs.is_some_and(|sim| sim.attempt == probe.attempt && sim.runs());
-        let failing = self.knobs.failing_probes.get(&(probe.container.clone(), probe.kind)).cloned();
+        let failing = self.settings.failing_probes.get(&(probe.container.clone(), probe.kind)).cloned();
         let failing = if runs { failing } else { Some("the container does not run".into()) };
         let report = Report::Probe {
             pod_uid: probe.pod_uid.clone(),
@@ -447,7 +448,7 @@ mod tests {
         assert_eq!(machine.next_event_time(), Some(time_at(0)));
         assert_eq!(story(&mut machine, 4), ["0 runs 0"]);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
-        // An order that comes again is answered with what is known.
+        // A repeated order is answered with the known state.
         start(&mut machine, 9, 0, None);
         assert_eq!(story(&mut machine, 9), ["0 ends 5 with 3"]);
         assert_eq!(machine.next_event_time(), None);
@@ -463,7 +464,7 @@ mod tests {
         assert_eq!(story(&mut machine, 200), ["0 runs 0", "0 ends 1 with 143"]);
 
         let mut machine = SimulatedMachine::new();
-        machine.knobs.deaf.insert("c".into());
+        machine.settings.ignores_stop_signal.insert("c".into());
         start(&mut machine, 0, 0, None);
         stop(&mut machine, 1, 30);
         stop(&mut machine, 2, 60);
@@ -474,10 +475,10 @@ mod tests {
     #[test]
     fn refused_start_may_be_tried_again() {
         let mut machine = SimulatedMachine::new();
-        machine.knobs.refused_images.insert("busybox".into(), ("ErrImagePull".into(), "no".into()));
+        machine.settings.refused_images.insert("busybox".into(), ("ErrImagePull".into(), "no".into()));
         start(&mut machine, 0, 0, None);
         assert_eq!(story(&mut machine, 0), ["0 ErrImagePull"]);
-        machine.knobs.refused_images.clear();
+        machine.settings.refused_images.clear();
         start(&mut machine, 1, 0, None);
         assert_eq!(story(&mut machine, 1), ["0 runs 1"]);
         machine.carry_out(time_at(2), &Effect::Remove { pod_uid: "u".into() });

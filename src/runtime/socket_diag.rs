@@ -58,8 +58,8 @@ impl SocketDiag {
         SocketDiag(socket_with(AddressFamily::NETLINK, kind.0, kind.1, Some(netlink::SOCK_DIAG)).ok())
     }
 
-    /// Returns the socket that would receive what `remote` sends to `local`: the connection between both, or else the listener or the UDP
-    /// socket at `local` or at every address. A kernel without questions about this protocol finds none; [`SocketDiag::answers`] tells.
+    /// Returns the socket that would receive data from `remote` to `local`: the connection between both, or else the listener or the UDP
+    /// socket at `local` or at every address. A kernel without sock_diag for this protocol finds none, see [`SocketDiag::answers`].
     pub fn find(
         &self,
         protocol: Protocol,

@@ -81,7 +81,7 @@ impl TokenSigner {
         verified.insert(hash, claims);
     }
 
-    /// Returns the claims of a token of this key whose time it is. A good signature is remembered, its times are checked anew.
+    /// Returns the claims of a valid token of this key. A valid signature is cached; the token's times are checked at each call.
     pub fn verify(&self, token: &str) -> std::result::Result<Arc<Value>, TokenError> {
         let hash = hash_token(token).ok_or(TokenError::Invalid)?;
         let known = self.verified.lock().ignore_poison().get(&hash).cloned();

@@ -169,7 +169,7 @@ fn give_all(root: &Path, group: u32) -> rustix::io::Result<()> {
 }
 
 /// Sets group and mode as Kubernetes does: the group owns every file and folder, has the owner's permissions, and new files in folders
-/// inherit it. Changes the open file, whatever its name refers to by now.
+/// inherit it. Changes the open file, even if its name now refers to another one.
 fn set_group(held: &OwnedFd, group: u32) -> rustix::io::Result<()> {
     let before = fstat(held)?.st_mode;
     let more = match FileType::from_raw_mode(before) {

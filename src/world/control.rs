@@ -26,8 +26,8 @@ pub struct Loop {
     pub reports: Option<fn(&World, &AppliedReport) -> Vec<Key>>,
     /// Decides which changes make waiting keys due again; `None` for a loop whose keys never wait ([`Plan`]).
     pub wait_filter: Option<&'static WaitFilter>,
-    /// Computes what the plan of a changed object needs and takes too long under the write lock, and keeps it
-    /// ([`World::with_cached`]). Called without the lock; a plan that finds nothing computes it itself.
+    /// Computes and caches data for the plan of a changed object that takes too long to compute under the write lock
+    /// ([`World::with_cached`]). Called without the lock; a plan computes missing data itself.
     pub prepare: Option<fn(&World, &Key)>,
 }
 
@@ -64,7 +64,7 @@ pub struct RowChange<'a> {
 pub struct WaitFilter {
     /// Whether a change of a row of the root makes its own key due.
     pub is_due: fn(RowChange<'_>) -> bool,
-    /// Whether a row of the root needs no plan any more.
+    /// Whether a row of the root needs no further plan.
     pub is_done: fn(RowChange<'_>) -> bool,
     /// Whether a change could help the keys that wait for the same, of which one row is given.
     pub helps: fn(&World, &SchedulingWait, &Row, RowChange<'_>) -> bool,

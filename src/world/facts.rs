@@ -20,11 +20,11 @@ pub struct Facts {
     pub nodes: HashMap<Str, NodeFacts>,
     /// Addresses at which no listener could be opened, by Service or pod; an empty list once all are open again.
     pub blocked: BTreeMap<Key, Vec<BlockedListener>>,
-    /// Errors of broken links, by node; the empty name stands for the links that this machine accepts.
+    /// Errors of broken links, by node; the empty name is the key for the links that this machine accepts.
     pub broken_links: BTreeMap<Str, Str>,
     /// Addresses on which the Ingress proxy listens.
     pub ingress_listeners: IngressListeners,
-    /// The content of the files that an Image object watches, by its name, with the patterns that were looked at.
+    /// Digests of the files that an Image object watches, by the object's name, with their patterns.
     pub sources: BTreeMap<Str, (FilePatterns, SourceDigests)>,
     /// The last builds of images, by the name of the Image object.
     pub builds: BTreeMap<Str, LastBuild>,
@@ -36,8 +36,9 @@ pub struct Facts {
     pub inventory_complete: bool,
 }
 
-/// Facts about pods by uid, with the uids of each name beside them: a pod that was deleted and made again has two for a while. Each address
-/// is kept with the number of pods that have it, because every start looks for a free one.
+/// Facts about pods by uid. Also indexes the uids by name (a pod that was deleted and created again has two for a while), and counts
+/// the pods
+/// at each address, because every start needs a free one.
 #[derive(Default, Clone, Debug)]
 pub struct Pods {
     by_uid: HashMap<Str, PodFacts>,
@@ -166,7 +167,7 @@ pub struct NodeFacts {
     /// Whether this process runs the node's pods: the local node or a simulated one.
     pub ours: bool,
     /// Whether the node is simulated (annotation `kloop.dev/runtime: simulated`).
-    pub simulated: bool,
+    pub is_simulated: bool,
     /// Time of the last heartbeat.
     pub heartbeat: Option<Time>,
 }

@@ -50,7 +50,7 @@ impl LabelIndex {
         }
     }
 
-    /// A row goes; `after` comes in its place, if anything does.
+    /// Removes a row, which `after` replaces, if given.
     pub(super) fn drop(&mut self, row: &Row, after: Option<&Row>) {
         for (label, value) in labels_of_pod(row) {
             if after.is_none_or(|after| after.label(label) != Some(&**value)) {

@@ -91,7 +91,7 @@ pub enum Memory {
     },
 }
 
-/// Failures of a Job since its last success. Its pods may not show them any more.
+/// Failures of a Job since its last success; the failed pods may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobBackoff {
     /// The Job's uid.
@@ -120,7 +120,7 @@ pub struct AutoscalerMemory {
 }
 
 impl World {
-    /// Keeps what a committed plan asks to remember. Facts that its events have reported are marked as reported.
+    /// Stores the memory of a committed plan. Marks facts as reported that its events have reported.
     pub fn remember(&mut self, memory: &Memory) {
         match memory {
             Memory::ListenersReported { about } => {

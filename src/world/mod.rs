@@ -1,7 +1,7 @@
 //! The state of the cluster at one revision, from which loops compute their plans, and the type of these plans.
 //!
 //! Knows: the rows of all objects with the few fields that loops search by ([`Row`]), what the machine last reported ([`Facts`]),
-//! the time, and the random seed. [`Plan`] is everything a loop may want done.
+//! the time, and the random seed. [`Plan`] contains everything that a loop may do.
 //! Never: decodes an object unless asked, never reads a clock, never changes on its own. Its owner puts rows and facts in; `reconcile` owns
 //! the World that loops plan by.
 //! Start reading at [`World`], then [`plan`].
@@ -449,7 +449,7 @@ impl World {
         keys.filter(move |key| **key != own).filter_map(|key| self.get(key))
     }
 
-    /// Returns the time at which the last renewal of a node's Lease was seen here, whatever the node's clock says.
+    /// Returns the time, by this machine's clock, at which the last renewal of a node's Lease was seen.
     pub fn lease_heartbeat(&self, node: &str) -> Option<Time> {
         self.lease_heartbeats.last_seen(node)
     }

@@ -35,7 +35,7 @@ pub struct Plan {
     pub scheduling_wait: Option<SchedulingWait>,
     /// Whether another plan of this key after these writes would be empty and have the same wake: then they do not make it due.
     pub is_settled: bool,
-    /// Whether its writes do not depend on each other: when some are refused, the others are made all the same.
+    /// Whether its writes are independent: when some are refused, the others are still made.
     pub is_divisible: bool,
 }
 
@@ -114,7 +114,7 @@ pub enum WriteVerb {
 /// Effect of a deletion on dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Propagation {
-    /// The object goes at once, dependents follow.
+    /// Removes the object immediately, and its dependents afterwards.
     #[default]
     Background,
     /// Dependents that block go first.
@@ -169,7 +169,7 @@ pub enum Effect {
     SetIngress {
         /// The Ingress.
         ingress: Key,
-        /// All of its routes; `None` when it has none any more.
+        /// All of its routes; `None` removes them.
         ingress_route: Option<std::sync::Arc<IngressRoute>>,
     },
     /// Sets which ports of the machine are forwarded to a pod.
@@ -183,7 +183,7 @@ pub enum Effect {
     SetNetworkPolicy {
         /// The policy.
         policy: Key,
-        /// All of its rules; `None` when it has none any more.
+        /// All of its rules; `None` removes them.
         rules: Option<std::sync::Arc<NetworkPolicyRules>>,
     },
     /// Sets this machine's own end of the links to other machines; `None` when it has none.
@@ -192,10 +192,10 @@ pub enum Effect {
     SetNodeLink {
         /// The node.
         node: Str,
-        /// The link; `None` when there is none any more.
+        /// The link; `None` removes it.
         link: Option<NodeLink>,
     },
-    /// Measures what pods use; the answers become facts.
+    /// Measures the usage of pods; the results become facts.
     Measure {
         /// The pods.
         pods: Vec<Str>,
@@ -223,7 +223,7 @@ pub enum Effect {
         /// The PersistentVolume's name.
         volume: Str,
     },
-    /// Watches the files of an image: their content is reported now and whenever it changes. Without globs nothing is watched any more.
+    /// Watches the files of an image: their content is reported now and after each change. Without globs the watch ends.
     Watch {
         /// The Image object's name.
         image: Str,

@@ -80,7 +80,7 @@ pub struct PortRange {
     pub first: u16,
     /// The last port.
     pub last: u16,
-    /// The only address to which they apply, because a port's name stands for different numbers in different pods.
+    /// The only address to which they apply, because a named port may have different numbers in different pods.
     pub on: Option<Ipv4Addr>,
 }
 

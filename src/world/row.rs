@@ -209,7 +209,7 @@ impl Row {
         Row { key, uid, revision, generation, created, deletion, labels, owners, finalizers, fields, body }
     }
 
-    /// Makes the row of a stored body, which stays text until somebody decodes it.
+    /// Makes the row of a stored body, which stays text until it is decoded.
     pub fn from_text(key: Key, text: Str) -> Row {
         if needs_only_metadata(key.resource)
             && let Some(metadata) = RowMetadata::from_text(&text)
@@ -250,7 +250,7 @@ impl Row {
         }
     }
 
-    /// Shares with another row what both have: the pods of a controller have the same labels and owners.
+    /// Shares equal labels and owners with another row: those of a controller's pods are the same.
     pub(super) fn share(&mut self, other: &Row) {
         if self.labels == other.labels {
             self.labels = other.labels.clone();

@@ -1,4 +1,4 @@
-//! Body of a row: what is stored, or the decoded object.
+//! Body of a row: the stored text, or the decoded object.
 //!
 //! Pods of one controller differ in a few names, addresses and times. At rest, the text of such a pod is kept as its difference to the text
 //! of a sibling, in the block format of LZ4 with that text as its dictionary.

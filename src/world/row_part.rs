@@ -28,7 +28,7 @@ const METADATA: &[&str] = &[
     "metadata.finalizers",
 ];
 
-/// Paths of the fields that the row of a pod has, too: what its index fields are computed from, and its `scheduling_spec`.
+/// Paths of further fields in the row of a pod: those from which its index fields are computed, and its `scheduling_spec`.
 const OF_POD: &[&str] = &[
     "metadata.namespace",
     "metadata.annotations",

@@ -87,7 +87,7 @@ impl World {
         let place = (key.namespace.clone(), key.name.clone());
         let row = self.rows.get_mut(&key.resource).and_then(|rows| rows.get_mut(&place));
         if let Some((row, (key, same))) = row.zip(self.by_key.remove_entry(key)) {
-            // Two maps hold the row. Only what one alone holds can be changed in place.
+            // The row is in two maps. It is removed from one, because an `Arc` can be changed in place only if it has one owner.
             drop(same);
             change(row);
             self.by_key.insert(key, row.clone());
@@ -121,7 +121,7 @@ impl World {
         self.staged[mark..].iter().filter(|key| seen.insert(*key)).cloned().collect()
     }
 
-    /// Undoes what was staged since a mark, as far as it belongs to the plan that is being staged.
+    /// Undoes the changes staged since a mark, unless they belong to an earlier plan.
     pub fn undo_to(&mut self, mark: usize) {
         while self.staged.len() > mark {
             let Some((key, before)) = self.undo.pop() else { return };

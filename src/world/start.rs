@@ -207,7 +207,7 @@ pub struct Start {
     pub again: RestartDecision,
     /// The signal that asks the container to end, `SIGTERM` unless `lifecycle.stopSignal` says otherwise.
     pub stop_signal: String,
-    /// On a simulated node: how the pretended container behaves.
+    /// The behaviour of a container on a simulated node.
     pub script: Option<SimulatedScript>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// View of files for a pod's containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FilesystemView {
-    /// The machine's files as they are, and no volume is mounted. Those listed are laid out all the same.
+    /// The machine's files, without mounted volumes. The content of the listed volumes is still written to disk.
     #[default]
     Host,
     /// The machine's files under a private layer that takes every write, with volumes mounted.

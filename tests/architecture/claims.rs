@@ -1,4 +1,4 @@
-//! Headers say what a module never does. Where a path or macro would contradict the claim, this file checks it.
+//! Checks `Never:` claims in the headers of modules that a path or macro would contradict.
 //!
 //! Knows: the claims and the paths that contradict them. Start reading at [`CLAIMS`].
 
@@ -62,7 +62,7 @@ const CLAIMS: &[Claim] = &[
     ("kustomize", "sends an object anywhere", &[API, "std::net"]),
     ("cli/port_forward/ports", "listens, or reads objects", &["std::net::TcpListener", API]),
     ("diagnosis", "changes a cluster or a machine", &["crate::runtime::machine", WRITES]),
-    ("diagnosis/why/relations", "judges what it finds", &["crate::diagnosis::why::ConvergenceState"]),
+    ("diagnosis/why/relations", "decides whether an object is right", &["crate::diagnosis::why::ConvergenceState"]),
     ("controllers", "writes, reads a clock", &[STORE, API, "jiff::Timestamp::now", "std::time"]),
     ("controllers/deployment", "writes pods", &["crate::world::plan::Effect"]),
     ("kinds", "does I/O", &[FILES, STORE, "std::net::TcpStream", "std::io"]),
@@ -125,7 +125,7 @@ const CLAIMS: &[Claim] = &[
         &["rustix::process::Resource::As", "rustix::process::Resource::Data", "rustix::process::Resource::Cpu"],
     ),
     ("runtime/token_signer", "decides what a token claims", &["crate::kinds::token_claims", API]),
-    ("runtime/network", "asks the control plane anything", &[API, "crate::runtime::machine"]),
+    ("runtime/network", "sends a request to the control plane", &[API, "crate::runtime::machine"]),
     ("runtime/network/affinity", "decides which endpoints are ready", &[KINDS, "crate::world"]),
     ("runtime/network/gateway", "reads an object", &[KINDS, OBJECTS]),
     ("runtime/network/ingress", "reads an object", &[KINDS, OBJECTS]),
@@ -212,7 +212,7 @@ fn controllers_do_not_call_each_other() {
 fn programs_are_started_by_spawn_by_commands_and_by_trials() {
     let mut wrong = Vec::new();
     for source in product().filter(|source| !source.is_in("runtime/spawn")) {
-        // A command starts programs of the user, such as an editor; a trial, and what the page asks for, execute kloop itself.
+        // A command starts programs of the user, such as an editor; a trial, and requests of the page, execute kloop itself.
         let itself = ["runtime/trial", "runtime/own_command"];
         // The program that makes a user's credentials is named in the user's kubeconfig.
         let is_plugin = source.is_in("client/exec_plugin");

@@ -1,4 +1,4 @@
-//! Files: each is documented and short enough, as are functions, and unsafe code is only in `runtime`, with the reason beside it.
+//! Files: each is documented and short enough, as are functions, and unsafe code is only in `runtime`, with a `SAFETY` comment.
 
 use super::assert_none;
 use super::sources::{Source, every_file, product, tests};
@@ -11,7 +11,7 @@ const MAX_FUNCTION_LINES: usize = 60;
 
 /// Longer functions, each one `match` with an arm for every entry of a list that Kubernetes gives.
 const TABLES: [(&str, &str); 2] = [
-    // The functions of CEL's libraries, and what each costs.
+    // The functions of CEL's libraries, and the cost of each.
     ("src/cel/estimate/calls.rs", "estimate_library_call"),
     // The nodes of a compiled expression.
     ("src/cel/eval.rs", "eval"),

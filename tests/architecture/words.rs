@@ -18,7 +18,7 @@ const NAMELESS: [&str; 36] = [
     "tell", "them", "through", "to", "told", "under", "with", "without",
 ];
 
-/// Names of constants without a noun: they do not say what the value limits.
+/// Names of constants without a noun: they do not name the limited value.
 const NAMELESS_CONSTANTS: [&str; 6] = ["LONGEST", "LOOK", "MOST", "OTHERS", "PATIENCE", "PAUSE"];
 
 /// Other beginnings for the name of a maximum, which is `MAX_`.

@@ -1,4 +1,4 @@
-//! C18: each event about an object is sent once, and not too often, whatever happens.
+//! C18: each event about an object is sent once, and events are rate-limited, under all faults.
 
 use super::scene::Scene;
 use std::collections::HashMap;

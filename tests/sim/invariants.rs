@@ -185,7 +185,7 @@ impl Invariants {
         }
     }
 
-    /// C9: Forbid and Replace: no other Job runs beside a new one, unless it is being deleted.
+    /// C9: Forbid and Replace: while a new Job runs, no other one does, unless it is being deleted.
     fn runs_alone(&self, key: &Key, owner: &str) {
         let Some(cron_job) = self.world.by_uid(owner).map(|row| row.object()) else { return };
         if !matches!(cron_job.text(&["spec", "concurrencyPolicy"]), Some("Forbid" | "Replace")) {
@@ -266,7 +266,7 @@ impl Invariants {
         }
     }
 
-    /// Records how a pod of a Job may count. One that is deleted before it ends counts as failed, whatever its later status.
+    /// Records how a pod of a Job may count. One that is deleted before it ends counts as failed, even if its status changes later.
     fn note_job_pod(&mut self, object: &Object, removed: bool) {
         let Some(owner) = object.controller().filter(|owner| owner.kind == "Job" && object.kind() == "Pod") else {
             return;

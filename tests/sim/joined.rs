@@ -117,7 +117,7 @@ impl Stream {
         *seen = now;
     }
 
-    /// The server has forgotten the revision: what is underway is lost, and the collection is listed again.
+    /// Simulates a compacted revision: changes on their way are lost, and the collection is listed again.
     fn forget(&mut self) {
         *self = Stream::default();
     }
@@ -194,7 +194,7 @@ impl JoinedScene {
         rows.filter(|(key, object)| is_meant(object, key)).map(|(key, object)| (key, object.0.clone())).collect()
     }
 
-    /// Queues what has changed for each watch.
+    /// Queues the changed objects for each watch.
     fn look(&mut self) {
         let watched: Vec<String> = self.link.watched.0.keys().cloned().collect();
         self.streams.retain(|name, _| watched.contains(name));
@@ -225,7 +225,7 @@ impl JoinedScene {
         self.collection("pods").values().filter_map(|pod| Some(pod["metadata"]["uid"].as_str()?.to_owned())).collect()
     }
 
-    /// No pod is gone at the server while its processes run: another one of its name could run beside it.
+    /// Asserts that no pod is removed at the server while its processes run: another one of its name could run at the same time.
     fn check_removals(&mut self, before: &BTreeSet<String>) {
         self.tick_server();
         let after = self.uids();

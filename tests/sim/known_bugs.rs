@@ -165,7 +165,7 @@ fn overbooks(world: &World, key: &Key) -> Plan {
     wrong
 }
 
-/// The new ReplicaSet gets its final size at once, whatever the surge.
+/// The new ReplicaSet gets its final size at once, ignoring the surge.
 fn surges(world: &World, key: &Key) -> Plan {
     let replicas = world.get(key).and_then(|row| row.workload().map(|fields| fields.replicas)).unwrap_or(0);
     changed((deployment::LOOP.plan)(world, key), |object| {
@@ -175,7 +175,7 @@ fn surges(world: &World, key: &Key) -> Plan {
     })
 }
 
-/// Old pods are deleted at once, whatever must stay available.
+/// Old pods are deleted at once, ignoring the minimum of available pods.
 fn gives_up_the_old(world: &World, key: &Key) -> Plan {
     let mut plan = (deployment::LOOP.plan)(world, key);
     let Some(row) = world.get(key) else { return plan };
@@ -273,7 +273,7 @@ fn deletes_claims(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Endpoints stay when their pods are not ready any more (kubernetes 109414).
+/// Endpoints stay when their pods are no longer ready (kubernetes 109414).
 fn forgets_endpoints(world: &World, key: &Key) -> Plan {
     let ready = |slice: &Object| {
         slice.items(&["endpoints"]).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count()

@@ -127,11 +127,11 @@ impl Scene {
         let plan = SimulationConfig { seed, begin: begin(), node: Some(machine()), backoff_seconds: 10, loops };
         let mut sim = Simulation::new(plan).expect("a simulation");
         let exits = [(CRASHING, (2, 1)), (DONE, (3, 0))];
-        sim.machine.knobs.exits = exits.into_iter().map(|(image, exit)| (image.to_owned(), exit)).collect();
+        sim.machine.settings.exits = exits.into_iter().map(|(image, exit)| (image.to_owned(), exit)).collect();
         let missing = ("ErrImagePull".to_owned(), "no such program".to_owned());
-        sim.machine.knobs.refused_images.insert(MISSING.into(), missing);
+        sim.machine.settings.refused_images.insert(MISSING.into(), missing);
         for kind in [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness] {
-            sim.machine.knobs.failing_probes.insert((POORLY.into(), kind), "connection refused".into());
+            sim.machine.settings.failing_probes.insert((POORLY.into(), kind), "connection refused".into());
         }
         let (dice, invariants) = (Dice::new(seed), Invariants::default());
         let (wanted, story) = (BTreeMap::new(), Vec::new());
@@ -157,10 +157,10 @@ impl Scene {
         let mut scene = Scene::new(seed, loops);
         let milli = |dice: &mut Dice, most| SignedDuration::from_millis(dice.between(0, most));
         let dice = &mut scene.dice;
-        scene.sim.machine.knobs.start_delay = milli(dice, 1500);
-        scene.sim.machine.knobs.stop_delay = milli(dice, 3000);
-        scene.sim.machine.knobs.remove_delay = milli(dice, 500);
-        scene.sim.machine.knobs.probe_delay = milli(dice, 500);
+        scene.sim.machine.settings.start_delay = milli(dice, 1500);
+        scene.sim.machine.settings.stop_delay = milli(dice, 3000);
+        scene.sim.machine.settings.remove_delay = milli(dice, 500);
+        scene.sim.machine.settings.probe_delay = milli(dice, 500);
         scene.sim.budget.rows = *dice.pick(&[1, 2, 5, 500]).unwrap();
         scene.is_harder = seed % 3 == 2;
         for number in 0..dice.between(1, 3) {
@@ -524,7 +524,7 @@ impl Scene {
             if key.resource != "deployments.apps" {
                 continue;
             }
-            self.sim.machine.knobs.failing_probes.clear();
+            self.sim.machine.settings.failing_probes.clear();
             let image = &mut body["spec"]["template"]["spec"]["containers"][0]["image"];
             if !SOUND.iter().any(|sound| *image == *sound) {
                 *image = json!(SOUND[0]);

@@ -35,7 +35,7 @@ const PODS: Resource = Resource("pods");
 /// Use resource type/name such as deployment/mydeployment to select a pod. Resource type defaults to 'pod' if omitted.
 ///
 /// If there are multiple pods matching the criteria, a pod will be selected automatically. Each
-/// connection goes to the best pod at that time. The forwarding session outlives restarts of
+/// connection is forwarded to the best pod at that time. The forwarding session outlives restarts of
 /// containers. It ends when a pod that was named is gone; for other types it continues with another
 /// pod.
 #[derive(clap::Args)]

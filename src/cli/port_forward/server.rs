@@ -24,10 +24,10 @@ const DATA: u8 = 0;
 const ERROR: u8 = 1;
 /// Maximum number of connections at once; more wait until one has ended.
 const MAX_CONNECTIONS: usize = 256;
-/// The wait between two looks at the local client.
+/// Interval for checking the local client.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Time without an answer after which a connection ends whose local client has ended its part.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Time without an answer after which a connection is closed whose local client has closed its side.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
 const BYTES: usize = 32 << 10;
 
@@ -91,7 +91,7 @@ fn carry(client: &ApiClient, path: &str, mut stream: TcpStream) -> Result<(), St
     let mut heard = Instant::now();
     let outcome = loop {
         match socket.receive(POLL_INTERVAL) {
-            Ok(None) if has_ended.load(Ordering::Relaxed) && heard.elapsed() > FAREWELL => break Ok(()),
+            Ok(None) if has_ended.load(Ordering::Relaxed) && heard.elapsed() > CLOSE_TIMEOUT => break Ok(()),
             Ok(None) => {}
             Ok(Some(message)) => {
                 heard = Instant::now();
@@ -112,7 +112,7 @@ fn carry(client: &ApiClient, path: &str, mut stream: TcpStream) -> Result<(), St
     outcome
 }
 
-/// Sends what the local client sends, to its end.
+/// Sends the local client's data until it closes the connection.
 fn send_input(sender: &SocketSender, mut input: TcpStream) {
     let mut buffer = vec![0; BYTES];
     while let Ok(read) = input.read(&mut buffer) {

@@ -19,7 +19,7 @@ fn request(signer: &str, subject: (&str, &str), hosts: &[&str], usages: &[&str])
 
 const CLIENT_USAGES: [&str; 2] = ["client auth", "digital signature"];
 
-/// A cluster with a signer whose certificates tell their lifetime.
+/// A cluster with a signer whose certificates contain their lifetime.
 fn signing(object: Object, others: &str) -> Cluster {
     let mut cluster = cluster(others);
     let sign = |order: &crate::world::CertificateOrder<'_>| {

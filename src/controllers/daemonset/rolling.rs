@@ -56,7 +56,7 @@ impl<'w> DaemonSetState<'w> {
         }
     }
 
-    /// Creates new pods beside old ones, and deletes an old pod when its successor is available. A node that takes no new
+    /// Creates new pods before old ones are deleted, and deletes an old pod when its successor is available. A node that accepts no new
     /// pod loses its old one when that is unavailable, or when more pods are available than nodes should run one.
     fn roll_surging(&mut self, nodes: Vec<(String, NodeFit)>) {
         let (mut surging, mut available) = (0, 0);

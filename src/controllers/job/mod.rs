@@ -92,7 +92,7 @@ fn release_pods_of_missing_job(world: &World, key: &Key, plan: &mut Plan) {
     }
 }
 
-/// Removes what the World remembers of a Job that needs no more pods.
+/// Removes the World's memory of a Job that needs no more pods.
 fn forget_backoff(world: &World, key: &Key, plan: &mut Plan) {
     if world.loop_memory.job_backoffs.contains_key(key) {
         plan.memory.push(Memory::JobBackoff { job: key.clone(), backoff: None });
@@ -299,8 +299,9 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Whether a pod counts as failed. A pod that is being deleted does so at once, unless replacements wait for its
-    /// end: a failing Job replaces none. Without the finalizer, it is counted already or was not wanted any more.
+    /// Whether a pod counts as failed. A pod that is being deleted counts immediately, unless the Job replaces pods only after they
+    /// have ended
+    /// (`podReplacementPolicy: Failed`); a failing Job replaces none. A pod without the finalizer is counted already, or was surplus.
     fn counts_as_failed(&self, pod: &Row) -> bool {
         if pod.is_deleting() && !is_tracked(pod) {
             return false;

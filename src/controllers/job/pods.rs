@@ -80,7 +80,7 @@ impl<'w> JobState<'w> {
         excess
     }
 
-    /// Deletes a pod that is not wanted any more. Without the finalizer it does not count as failed.
+    /// Deletes a surplus pod. Without the finalizer it does not count as failed.
     fn delete_uncounted(&mut self, pod: &Row) {
         let why = "more pods are active than desired";
         if is_tracked(pod) {

@@ -1,7 +1,7 @@
 //! Extended resources that a user adds to the capacity of a node, such as `example.com/dongle`: pods may request all of them
 //! (Kubernetes: advertise extended resources for a node; `pkg/kubelet/nodestatus`, MachineInfo).
 //!
-//! Never: changes what a machine or a manifest says of a node. Start reading at [`offer`].
+//! Never: changes resources that a machine or a manifest declares. Start reading at [`offer`].
 
 use super::super::status;
 use crate::kinds::shared::resource_names;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 /// The beginning of the container runtime version of kloop's nodes.
 const RUNTIME_SCHEME: &str = "kloop://";
 
-/// Makes the extended resources of a node's capacity allocatable, and no others. A simulated node keeps those of its manifest, and another
-/// kubelet's node what that kubelet says.
+/// Makes the extended resources of a node's capacity allocatable, and no others. A simulated node keeps those of its manifest, and
+/// another kubelet's node those that the kubelet reports.
 pub fn offer(world: &World, row: &Row, node: &Object, plan: &mut Plan) {
-    let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.simulated);
+    let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.is_simulated);
     let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]).unwrap_or_default();
     if is_simulated || !runtime.starts_with(RUNTIME_SCHEME) {
         return;
@@ -43,7 +43,7 @@ mod tests {
         let allocatable = |capacity: Value, allocatable: Value, simulated: bool| {
             let info = json!({"containerRuntimeVersion": report::RUNTIME});
             let mut world = World::new(Time::UNIX_EPOCH);
-            world.facts.nodes.insert("n".into(), NodeFacts { ours: true, simulated, heartbeat: None });
+            world.facts.nodes.insert("n".into(), NodeFacts { ours: true, is_simulated: simulated, heartbeat: None });
             let key = Key::new(Resource("nodes"), "", "n");
             let status = json!({"capacity": capacity, "allocatable": allocatable, "nodeInfo": info});
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status});

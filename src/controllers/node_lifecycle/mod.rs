@@ -22,7 +22,7 @@ const ROOT: &str = "nodes";
 const GRACE: i64 = 50;
 /// Seconds without a heartbeat after which a node that has never reported is Unknown.
 const STARTUP_GRACE: i64 = 60;
-/// Annotation that tells kubelets how many seconds to cache Secrets and ConfigMaps, by the size of the cluster.
+/// Annotation with the number of seconds for which kubelets cache Secrets and ConfigMaps, by the size of the cluster.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 const TTL_BY_NODES: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
 
@@ -311,7 +311,7 @@ mod tests {
 ";
 
     fn tick(cluster: &mut Cluster, node: &str, at: Time) {
-        let facts = NodeFacts { ours: true, simulated: false, heartbeat: Some(at) };
+        let facts = NodeFacts { ours: true, is_simulated: false, heartbeat: Some(at) };
         cluster.world.facts.nodes.insert(node.into(), facts);
     }
 

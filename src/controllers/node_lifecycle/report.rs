@@ -44,7 +44,7 @@ pub fn labels(name: &str, architecture: &str) -> [(&'static str, String); 5] {
 
 /// Writes the labels and then the status of a simulated node without a status.
 pub fn write_first_report(world: &World, row: &Row, object: &Object, plan: &mut Plan) {
-    let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.ours && facts.simulated);
+    let is_simulated = world.facts.nodes.get(&row.key.name).is_some_and(|facts| facts.ours && facts.is_simulated);
     if !is_simulated || object.condition("Ready").is_some() {
         return;
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn simulated_node_from_a_manifest_gets_labels_and_status() {
-        let simulated = NodeFacts { ours: true, simulated: true, heartbeat: None };
+        let simulated = NodeFacts { ours: true, is_simulated: true, heartbeat: None };
         let (labelled, ready) = plans(Some(simulated), &json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "1"}}));
         assert_eq!(labelled.expect("labels").label("kubernetes.io/hostname"), Some("n"));
         let ready = ready.expect("a report");
@@ -141,13 +141,13 @@ mod tests {
 
     #[test]
     fn other_nodes_get_no_report() {
-        let stopped = NodeFacts { ours: false, simulated: true, heartbeat: None };
-        let real = NodeFacts { ours: true, simulated: false, heartbeat: None };
+        let stopped = NodeFacts { ours: false, is_simulated: true, heartbeat: None };
+        let real = NodeFacts { ours: true, is_simulated: false, heartbeat: None };
         let reported = json!({"conditions": [{"type": "Ready", "status": "Unknown"}]});
         for (facts, status) in [(Some(stopped), json!({})), (Some(real), json!({})), (None, json!({}))] {
             assert!(plans(facts, &status).0.is_none());
         }
-        let simulated = NodeFacts { ours: true, simulated: true, heartbeat: None };
+        let simulated = NodeFacts { ours: true, is_simulated: true, heartbeat: None };
         assert!(plans(Some(simulated), &reported).0.is_none());
     }
 }

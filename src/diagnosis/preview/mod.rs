@@ -99,8 +99,8 @@ impl Preview {
         store_tail::load(&api.store().read()?, &mut world)?;
         config.node = local_capacity(&world, machine);
         let mut simulated = SimulatedMachine::new();
-        simulated.knobs.judge = Some(failure_of_start);
-        (simulated.knobs.start_delay, simulated.knobs.stop_delay) = (START_DURATION, STOP_DURATION);
+        simulated.settings.start_check = Some(failure_of_start);
+        (simulated.settings.start_delay, simulated.settings.stop_delay) = (START_DURATION, STOP_DURATION);
         let local = config.node.as_ref().map(|node| node.name.clone());
         for row in world.list("pods") {
             let node = row.pod().and_then(|pod| pod.node.as_deref()).unwrap_or_default();
@@ -207,17 +207,17 @@ impl Preview {
         anyhow::bail!(bug_text("the loops do not come to rest"))
     }
 
-    /// Whether the machine, or a node that only pretends, is at something that ends by itself.
+    /// Whether the machine or a simulated node has work that ends by itself.
     fn is_under_way(&self) -> bool {
         let world = self.simulation.world();
         self.simulation.machine.next_event_time().is_some()
             || world.facts.pods.iter().any(|(_, pod)| pod.removing.is_some())
-            || world.list("pods").any(|row| kubelet::pretends_to_work(world, row))
+            || world.list("pods").any(|row| kubelet::has_simulated_work(world, row))
     }
 }
 
 fn simulated_plane() -> ControlPlaneState {
-    ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() }
+    ControlPlaneState { runs: true, is_preview: true, ..ControlPlaneState::default() }
 }
 
 /// Explains the applied objects, and each other new object that is stuck for another cause, such as a preempted pod.

@@ -29,7 +29,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     }
     match find_blocking_condition(&object) {
         Some(unable) if unable["reason"] == "ScalingDisabled" => CauseLink { seen: text(unable, "message"), ..link },
-        Some(unable) if plane.pretends && is_unmeasured(unable) => {
+        Some(unable) if plane.is_preview && is_unmeasured(unable) => {
             if let Some((resource, container, pod)) = find_missing_request(world, row, &object) {
                 let error = format!(
                     "FailedGetResourceMetric: missing request for {resource} in container {container} of Pod {pod}"

@@ -17,7 +17,7 @@ use serde_json::Value;
 /// A container without probes that has run for this long counts as started.
 const UNPROBED_START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
-/// The annotation that keeps a pretended pod from being ready.
+/// The annotation that keeps a simulated pod from being ready.
 const UNREADY: &str = "kloop.dev/simulate-ready";
 
 /// The containers that are not as they should be; when all are, the first one.
@@ -256,7 +256,7 @@ impl ContainerFinding<'_> {
         let pause = self.status["state"]["waiting"]["message"].as_str().and_then(parse_backoff);
         let wake = time::from_json(&ended["finishedAt"]).zip(pause).map(|(ended, pause)| ended.later(pause));
         let namespace_flag = in_namespace(&self.row.key);
-        let logs = match self.plane.pretends {
+        let logs = match self.plane.is_preview {
             // A planned container has no log.
             true => self.plane.correct_container(self.world, self.row),
             false => {
@@ -268,7 +268,7 @@ impl ContainerFinding<'_> {
         };
         let probe =
             killed.map(|message| if message.starts_with("Liveness") { "livenessProbe" } else { "startupProbe" });
-        let its_log = if self.plane.pretends { "" } else { "its log: " };
+        let its_log = if self.plane.is_preview { "" } else { "its log: " };
         let next = match probe {
             _ if known.is_some() => known.map(|known| known.next).unwrap_or_default(),
             Some(kind) => format!(

@@ -25,7 +25,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
         };
     }
     let places = places(row);
-    if places.is_empty() && plane.pretends {
+    if places.is_empty() && plane.is_preview {
         return CauseLink { seen: "its Services answer; the proxy listens once it is applied".into(), ..link };
     }
     if places.is_empty() {

@@ -83,7 +83,7 @@ pub struct ControlPlaneState {
     /// Whether the gateway does not run although there are Ingresses.
     pub is_closed: bool,
     /// Whether pods are simulated, as in `kloop plan`, so that their usage is not known.
-    pub pretends: bool,
+    pub is_preview: bool,
     /// Whether the nodes are unknown: those of a server that does not let the user list them.
     pub hides_nodes: bool,
 }

@@ -25,7 +25,7 @@ impl ControlPlaneState {
         let top = owners.first().map_or(row, |top| top);
         let (me, namespace_flag) = (row_name(top), in_namespace(&top.key));
         match top.key.resource.0 {
-            _ if self.pretends => format!("change the manifest of {me}"),
+            _ if self.is_preview => format!("change the manifest of {me}"),
             // The template of a Job is immutable.
             "jobs.batch" => format!("kloop delete {me}{namespace_flag}, and apply it again"),
             _ => format!("kloop edit {me}{namespace_flag}"),
@@ -38,7 +38,7 @@ impl ControlPlaneState {
         if row.body().annotation("kubernetes.io/config.mirror").is_some() {
             return format!("change the manifest of {} in the folder that its node reads it from", name(&row.key));
         }
-        if self.pretends || !owners(world, row).is_empty() {
+        if self.is_preview || !owners(world, row).is_empty() {
             return self.correct(world, row);
         }
         let (me, namespace_flag) = (row_name(row), in_namespace(&row.key));

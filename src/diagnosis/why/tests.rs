@@ -162,13 +162,13 @@ fn running_job_is_on_its_way_and_its_cron_job_is_as_wanted() {
         "active": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "namespace": "default", "uid": "Job-j", "resourceVersion": "1"}]}});
     let running = json!({"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}, "startTime": "2026-01-01T00:05:00Z"});
     let complete = json!({"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]});
-    for (status, pretends, state) in [
+    for (status, is_preview, state) in [
         (&running, false, ConvergenceState::Converging),
         (&running, true, ConvergenceState::Converged),
         (&complete, false, ConvergenceState::Converged),
     ] {
         let mut world = world(&[node("True"), runs.clone(), cron_job.clone(), job(status.clone())]);
-        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
+        let plane = ControlPlaneState { runs: true, is_preview, ..ControlPlaneState::default() };
         let mut ask = |resource, name| {
             explain(&mut world, &Key::new(crate::object::Resource(resource), "default", name), &plane).unwrap()
         };

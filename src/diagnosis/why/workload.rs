@@ -28,7 +28,7 @@ pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLin
     let link =
         CauseLink { wanted: desired_text(row, &object), seen: observed_text(row, &object), ..CauseLink::from_row(row) };
     // Running time is unknown on simulated nodes, so there it is enough that the Job runs.
-    let runs = row.key.resource == "jobs.batch" && !plane.pretends && convergence::job_runs(&object);
+    let runs = row.key.resource == "jobs.batch" && !plane.is_preview && convergence::job_runs(&object);
     let missing = runs || convergence::missing_of(row.key.resource, &object).is_some();
     let link =
         CauseLink { state: if missing { ConvergenceState::Converging } else { ConvergenceState::Converged }, ..link };

@@ -27,11 +27,11 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
         AppliedReport::Usage(_) => world.facts.pressure.due(&world.settings.eviction).is_some(),
         _ => false,
     };
-    let ours = world.facts.nodes.iter().filter(|(_, facts)| is_due && facts.ours && !facts.simulated);
+    let ours = world.facts.nodes.iter().filter(|(_, facts)| is_due && facts.ours && !facts.is_simulated);
     ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect()
 }
 
-/// Longest wait for measurements of pods; after that an eviction goes by those that have arrived.
+/// Maximum wait for measurements of pods; after that an eviction uses those that have arrived.
 const MEASUREMENT_TIMEOUT: SignedDuration = SignedDuration::from_secs(2);
 
 /// Conditions: name, then reason and message when the condition is true, and when it is false.
@@ -79,7 +79,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn is_real(world: &World, node: &str) -> bool {
-    world.facts.nodes.get(node).is_some_and(|facts| facts.ours && !facts.simulated)
+    world.facts.nodes.get(node).is_some_and(|facts| facts.ours && !facts.is_simulated)
 }
 
 /// Brings the node's conditions up to date.
@@ -103,7 +103,7 @@ fn update_conditions(world: &World, node: &Row, plan: &mut Plan) {
     }
     if conditions != object.items(&["status", "conditions"]) {
         object.set(&["status", "conditions"], conditions);
-        plan.write(WriteVerb::Status(object), "what is left of the machine's resources");
+        plan.write(WriteVerb::Status(object), "a pressure condition changed");
     }
 }
 
@@ -175,7 +175,7 @@ fn are_measured(world: &World, pods: &[&Row], at: Time, plan: &mut Plan) -> bool
 /// Why a node under pressure does not admit a new pod; `None` when it does. Under memory pressure alone it admits pods that request
 /// memory or tolerate the pressure (kubelet: criticalPodAdmission, evictionManager.Admit).
 pub fn refused(pod: &LocalPod) -> Option<String> {
-    if pod.status.start_time.is_some() || pod.facts.is_some() || pod.simulated {
+    if pod.status.start_time.is_some() || pod.facts.is_some() || pod.is_simulated {
         return None;
     }
     let pressure = &pod.world.facts.pressure;
@@ -211,7 +211,7 @@ mod tests {
         let levels = [(PressureSignal::Memory, ResourceLevel { available: available << 20, capacity: 1 << 30 })].into();
         world.facts.pressure.update(levels, &world.settings.eviction.clone(), now());
         world.facts.inventory_complete = true;
-        world.facts.nodes.insert("a".into(), NodeFacts { ours: true, simulated: false, heartbeat: Some(now()) });
+        world.facts.nodes.insert("a".into(), NodeFacts { ours: true, is_simulated: false, heartbeat: Some(now()) });
         let conditions =
             json!([{"type": "MemoryPressure", "status": "False"}, {"type": "DiskPressure", "status": "Unknown"}]);
         put(

@@ -55,7 +55,7 @@ impl<'a> EvictionCandidate<'a> {
         let requested =
             PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
         let (name, signal) = (&container.name, PressureSignal::Memory);
-        // The kubelet prints what it has measured in Ki.
+        // The kubelet prints the usage in Ki.
         let (used_text, asked_text) = (signal.amount(used / 1024 * 1024), signal.amount(requested));
         let message = format!(
             "Container {name} was using {used_text}, request is {asked_text}, has larger consumption of memory. "

@@ -1,4 +1,4 @@
-//! Decides what a volume contains, by the type of its source.
+//! Decides the content of a volume, by the type of its source.
 
 use super::super::actions::StartFailure;
 use super::super::image;
@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Volume;
 /// Reason of the event about a volume that cannot be set up.
 pub const MOUNT_FAILED: &str = "FailedMount";
 
-/// Returns the content of one volume, or Kubernetes' message about what is missing.
+/// Returns the content of one volume, or Kubernetes' message about a missing object or key.
 pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
     let unsupported = || Err("this kind of volume is not supported by this node".into());
     let Some(source) = VolumeSource::from_volume(volume) else { return unsupported() };
@@ -84,7 +84,7 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     // A simulated machine has every other type of volume.
     let is_made_of_objects =
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
-    let wanted = |volume: &&Volume| !pod.simulated || is_made_of_objects(volume);
+    let wanted = |volume: &&Volume| !pod.is_simulated || is_made_of_objects(volume);
     let failure = pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| mount_failure(pod, volume));
     failure.map(|(_, message)| StartFailure { reason: MOUNT_FAILED, message })
 }

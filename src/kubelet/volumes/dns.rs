@@ -12,10 +12,11 @@ use crate::world::{EventType, Plan, ingress_routes};
 
 /// The port of resolvers.
 const DNS: u16 = 53;
-/// Server address for `resolv.conf` where the cluster's resolver has no address of its own at port 53: every server
-/// that pods ask is answered by it.
-const ANY: &str = "127.0.0.1";
-/// The most servers, and the most and longest search paths, that the kubelet writes down.
+/// Server address for `resolv.conf` if the cluster's resolver has no address of its own at port 53. kloop answers the pods' queries to
+/// every
+/// server.
+const PLACEHOLDER_SERVER: &str = "127.0.0.1";
+/// Maximum number of servers and of search paths, and maximum total length of the search paths, in `resolv.conf` (kubelet).
 const SERVERS: usize = 3;
 const SEARCHES: usize = 32;
 const SEARCHES_LENGTH: usize = 2048;
@@ -88,8 +89,11 @@ fn config(pod: &LocalPod) -> ResolvConf {
         DnsBase::Nothing => ResolvConf::default(),
         DnsBase::Machine => machine,
         DnsBase::Cluster => {
-            let place =
-                if has_room(pod) { ingress_routes::resolver(settings.network).to_string() } else { ANY.to_owned() };
+            let place = if has_room(pod) {
+                ingress_routes::resolver(settings.network).to_string()
+            } else {
+                PLACEHOLDER_SERVER.to_owned()
+            };
             let own = [&*format!("{}.svc.cluster.local", pod.row.key.namespace), "svc.cluster.local", "cluster.local"];
             let searches = own.into_iter().map(str::to_owned).chain(machine.searches).collect();
             ResolvConf { servers: vec![place], searches, options: vec!["ndots:5".to_owned()] }
@@ -165,7 +169,7 @@ pub fn names(pod: &LocalPod, member: &PodContainer) -> DnsTarget {
     // Among the machine's files the pod's own servers are not known.
     let own = pod.spec.dns_config.iter().filter(|_| !sees_machine(pod, member));
     let servers = own.flat_map(|config| config.nameservers.iter().flatten());
-    let servers = servers.filter(|server| has_room(pod) || *server != ANY);
+    let servers = servers.filter(|server| has_room(pod) || *server != PLACEHOLDER_SERVER);
     DnsTarget {
         outside: base(pod) != DnsBase::Cluster,
         servers: servers.filter_map(|server| server.parse().ok()).collect(),

@@ -17,7 +17,7 @@ const MODE: i32 = 0o644;
 /// The ConfigMap with the cluster's authority, which every pod mounts and no pod waits for.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// Files, or what is missing.
+/// Files, or the message about a missing object or key.
 pub type VolumeFiles = Result<Vec<VolumeFile>, String>;
 
 /// The keys of a ConfigMap.

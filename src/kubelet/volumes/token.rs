@@ -9,7 +9,7 @@ use crate::object::Time;
 use k8s_openapi::api::core::v1::ServiceAccountTokenProjection;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The kubelet renews a token that is older than a day, whatever its lifetime.
+/// The kubelet renews a token that is older than a day, even if it is valid for longer.
 const MAX_AGE_SECONDS: i64 = 24 * 3600;
 
 /// Returns the claims for the projection's audience, or for the API server's where it names none.

@@ -1,7 +1,8 @@
-//! View of files for a pod's containers: under a private layer with volumes mounted, or the machine's as they are.
+//! View of files for a pod's containers: a private layer over the machine's files with volumes mounted, or the machine's files
+//! themselves.
 //!
-//! A private layer is the default. The pod's annotation or the container's Image object turns it off, and some machines cannot have it:
-//! then an event says what has no effect.
+//! A private layer is the default. The pod's annotation or the container's Image object turns it off, and some machines do not support it:
+//! then an event names the settings without effect.
 
 use super::super::command::Variables;
 use super::super::filesystem::{sees_machine, wants_machine};
@@ -30,7 +31,7 @@ fn is_private(pod: &LocalPod) -> bool {
     pod.members.iter().any(|member| !sees_machine(pod, member))
 }
 
-/// Returns the view of one container; or Kubernetes' message about what is missing.
+/// Returns the view of one container, or Kubernetes' message about a missing object or key.
 pub fn files(
     pod: &LocalPod,
     member: &PodContainer,
@@ -136,7 +137,7 @@ pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
         problems.push(format!("the variables {VARIABLE}<NAME> contain the paths of its volumes"));
     }
     problems.extend(names.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| format!("{name} has no effect")));
-    if pod.simulated || open.is_empty() || (problems.is_empty() && !denied) {
+    if pod.is_simulated || open.is_empty() || (problems.is_empty() && !denied) {
         return;
     }
     let why = match denied {
@@ -151,7 +152,7 @@ pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
 /// Orders the current content of a running pod's changing volumes, where it differs from the last order. Each volume is updated on its own: one
 /// whose source is missing keeps its content, and an event says so. A pod without volumes of its own has none.
 pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
-    let Some(facts) = pod.facts.as_ref().filter(|_| !pod.simulated && pod.is_alive()) else { return };
+    let Some(facts) = pod.facts.as_ref().filter(|_| !pod.is_simulated && pod.is_alive()) else { return };
     if declared_volumes(pod).next().is_none() {
         return;
     }

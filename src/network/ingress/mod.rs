@@ -175,7 +175,7 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
         }
         return;
     };
-    if !world.facts.nodes.values().any(|node| node.ours && !node.simulated) {
+    if !world.facts.nodes.values().any(|node| node.ours && !node.is_simulated) {
         return;
     }
     let is_secure = !ingress_route.certificates.is_empty();
@@ -186,7 +186,7 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
     }
     let ports: Vec<Value> = wanted.iter().map(|listener| json!({"port": listener.port, "protocol": "TCP"})).collect();
     let status = json!([{"ip": ingress_route.address, "ports": ports}]);
-    // Controllers of any class may serve an Ingress without one; two would replace each other's addresses for ever.
+    // Controllers of any class may serve an Ingress without one; two would replace each other's addresses forever.
     if *has == status || class(&ingress).is_none() && has_other_address(has) {
         return;
     }

@@ -112,7 +112,7 @@ pub fn plain_host(host: &str) -> String {
     strip_port(host).trim_end_matches('.').to_lowercase()
 }
 
-/// Whether a rule's host matches a request's host; `*` stands for one label.
+/// Whether a rule's host matches a request's host; `*` matches one label.
 pub fn is_host(name: &str, host: &str) -> bool {
     match name.strip_prefix("*.") {
         None => name.eq_ignore_ascii_case(host),

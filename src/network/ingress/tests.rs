@@ -114,7 +114,7 @@ fn status_has_the_address_and_ports() {
 #[test]
 fn ingress_has_no_address_on_a_simulated_node() {
     let mut world = world();
-    world.facts.nodes.get_mut("here").unwrap().simulated = true;
+    world.facts.nodes.get_mut("here").unwrap().is_simulated = true;
     let key = put(&mut world, INGRESSES, ingress(simple()));
     ordered(&mut world, &key);
     open(&mut world, 80, 0, "");

@@ -1,7 +1,7 @@
-//! Files below an open folder that pods may write in, reached by descriptor only.
+//! Access by descriptor only to files below a folder that pods may write to.
 //!
 //! A pod can replace any file by a symbolic link, or move any folder, between two system calls of kloop. So every name is resolved below
-//! an open folder and never through a link, and modes and owners are changed through the descriptor that was looked at. Folders can be
+//! an open folder and never through a link, and modes and owners are changed through the same descriptor that was checked. Folders can be
 //! nested tens of thousands deep: [`walk`](walk::walk) and [`remove`](fn@remove) need a few descriptors and no recursion.
 //! Never: follows a link. Start reading at [`open_folder`], then `walk` and `remove`.
 
@@ -35,7 +35,7 @@ pub fn open_folder(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd> {
     openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | NO_LINK, Mode::empty())
 }
 
-/// Holds whatever has this name, a link itself included, without opening it for anything (`O_PATH`).
+/// Returns a descriptor (`O_PATH`) of the file with this name, or of the link itself, without access to its content.
 pub fn open_path(parent: impl AsFd, name: impl Arg) -> Result<OwnedFd> {
     openat(parent, name, OFlags::PATH | NO_LINK, Mode::empty())
 }
@@ -97,13 +97,14 @@ pub fn open_inside(folder: &OwnedFd, path: &str) -> std::io::Result<File> {
     File::open(path_of(&held))
 }
 
-/// The name in `/proc` of what a descriptor holds, for calls that take no descriptor. It means that only while the descriptor is open.
+/// The name in `/proc` of an open file, for calls that take no descriptor. It is valid only while the descriptor is open.
 pub fn path_of(held: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()))
 }
 
-/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode, whatever the
-/// umask.
+/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode
+/// regardless of
+/// the umask.
 pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> {
     let mut at = open_folder(folder, ".")?;
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -115,7 +116,7 @@ pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> 
     Ok(at)
 }
 
-/// Opens a folder, made with this mode (whatever the umask) unless it is there.
+/// Opens a folder. Creates a missing one with this mode, regardless of the umask.
 pub fn make_folder(parent: &OwnedFd, name: &str, mode: u32) -> Result<OwnedFd> {
     let is_new = match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Err(Errno::EXIST) => false,
@@ -191,7 +192,7 @@ mod tests {
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
         fs::write(&file, "").expect("written");
         let held = open_path(CWD, &file).expect("held");
-        // The name is swapped after the file was looked at, as a hostile pod does it.
+        // The file is replaced by a link after it was opened, as by a hostile pod.
         fs::rename(&file, base.path().join("moved")).expect("moved");
         symlink(&secret, &file).expect("linked");
         set_mode(&held, 0o666).expect("set");

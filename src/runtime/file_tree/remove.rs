@@ -1,7 +1,8 @@
 //! Removal of a folder with everything in it, however deep and wide it is.
 //!
-//! Nothing recurses: a subfolder that is not empty is moved up, directly below the folder that goes, and emptied there. So two levels are
-//! open at any time, and the list of what is left to do is the folder itself. A removal that is interrupted can be repeated.
+//! Nothing recurses: a subfolder that is not empty is moved up, directly below the folder to remove, and emptied there. So at most two
+//! levels
+//! are open, and the folder itself lists the remaining work. An interrupted removal can be repeated.
 
 use super::{open_folder, open_path, set_mode};
 use crate::object::io_error_text;
@@ -10,8 +11,8 @@ use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 
-/// Removes a name in a folder and everything below it; one that is not there is removed. The error says what cannot be removed, and why.
-/// All else has been removed then.
+/// Removes an entry of a folder and everything below it. Succeeds if the entry does not exist. The error names the files that cannot be
+/// removed, and why; all others have been removed then.
 pub fn remove(parent: &OwnedFd, name: &str) -> std::result::Result<(), String> {
     let failure = |name: &str, error: Errno| format!("cannot remove {name:?}: {error}", error = io_error_text(error));
     let failed = match remove_shallow(parent, name) {
@@ -37,7 +38,7 @@ fn remove_shallow(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Resu
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         // Some file systems return this error for a folder that is not empty.
         Err(Errno::EXIST) => Err(Errno::NOTEMPTY),
-        // The name is not a folder, so the first error stands.
+        // The entry is not a folder, so the first error is the reason.
         Err(Errno::NOTDIR) => Err(Errno::PERM),
         Err(error) => Err(error),
     }
@@ -53,7 +54,7 @@ fn open_unlocked(parent: &OwnedFd, name: impl rustix::path::Arg + Copy) -> Resul
         other => other?,
     };
     if fstat(&folder)?.st_mode & 0o700 != 0o700 {
-        // This fails for another user's folder; the caller then gets the error of what it does with the folder.
+        // This fails for another user's folder. The caller then fails when it uses the folder.
         let _ = set_mode(&folder, 0o700);
     }
     Ok(folder)

@@ -27,7 +27,7 @@ fn file_id(folder: &OwnedFd) -> Result<FileId> {
     Ok(FileId(found.st_dev, found.st_ino))
 }
 
-/// Whether a walk goes into other file systems that are mounted below the folder.
+/// Whether a walk enters other file systems that are mounted below the folder.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mounts {
     /// Mounted file systems are left out.
@@ -45,7 +45,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor that stands at the top.
+    /// A cursor at the top.
     fn new(top: OwnedFd, mounts: Mounts) -> Result<Cursor> {
         let FileId(device, _) = file_id(&top)?;
         Ok(Cursor { at: top, device, mounts, above: Vec::new() })
@@ -65,7 +65,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes back to the folder above, unless it stands at the top. `ESTALE` when the folder was moved meanwhile.
+    /// Returns to the parent folder, unless it is at the top. `ESTALE` when the folder was moved meanwhile.
     fn leave(&mut self) -> Result<()> {
         let Some(expected) = self.above.pop() else { return Ok(()) };
         let above = open_folder(&self.at, "..")?;
@@ -107,13 +107,13 @@ pub enum WalkEvent<'a> {
 /// The rest of the work in one level.
 #[derive(Default)]
 struct Level {
-    /// The position at which reading goes on (`d_off` of the last entry read).
+    /// The position at which reading continues (`d_off` of the last entry read).
     position: u64,
     is_read: bool,
     subfolders: Vec<CString>,
 }
 
-/// Visits everything below a folder, each folder before what lies in it; the first error of `visit` ends it. Entries that vanish or are
+/// Visits everything below a folder, each folder before its entries; the first error of `visit` ends the walk. Entries that vanish or are
 /// replaced during the walk are left out.
 pub fn walk(top: OwnedFd, mounts: Mounts, visit: &mut dyn FnMut(WalkEvent) -> Result<()>) -> Result<()> {
     let mut cursor = Cursor::new(top, mounts)?;

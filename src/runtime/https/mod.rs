@@ -1,7 +1,7 @@
 //! HTTPS requests to the servers that extend the API: webhooks of admission and conversion, and aggregated API servers.
 //!
-//! Knows: connections that are kept for the next request, the authorities that a bundle names, limits, and how Go words what fails.
-//! One thread makes all requests of a client, however many wait. Never: reads the bodies. Start reading at [`HttpsClient`].
+//! Knows: connections that are kept for the next request, the authorities of a bundle, limits, and Go's error messages.
+//! One thread makes all requests of a client. Never: reads the bodies. Start reading at [`HttpsClient`].
 
 mod connection;
 pub mod trust;

@@ -84,13 +84,13 @@ pub fn move_tree(group: &ControlGroup, top: ProcessIdentity) -> Result<(), Strin
 
 /// Writes the limits of a group.
 pub fn set(group: &ControlGroup) -> Result<(), String> {
-    for knob in &group.knobs {
-        let path = Path::new(&group.folder).join(&knob.file);
-        match write(&path, &knob.value) {
-            Err(error) if !knob.optional => {
+    for file in &group.files {
+        let path = Path::new(&group.folder).join(&file.name);
+        match write(&path, &file.value) {
+            Err(error) if !file.optional => {
                 return Err(format!(
                     "cannot write {} to {}: {error}",
-                    knob.value,
+                    file.value,
                     path.display(),
                     error = io_error_text(error)
                 ));

@@ -166,16 +166,16 @@ impl CgroupBranch {
         let folder = self.pod(pod);
         let own = folder.join(group::folder_of(container));
         let procs_file = if unified { "cgroup.procs" } else { "tasks" };
-        let mut knobs = of_pod;
+        let mut files = of_pod;
         if unified {
-            knobs.push(ControlGroupFile::required(
+            files.push(ControlGroupFile::required(
                 "cgroup.subtree_control",
                 &format!("+{}", self.controllers.join(" +")),
             ));
         }
         groups.push(ControlGroup {
             folder: folder.to_string_lossy().into_owned(),
-            knobs,
+            files,
             procs_file: (!is_split).then(|| procs_file.to_owned()),
             oom: None,
         });
@@ -183,7 +183,7 @@ impl CgroupBranch {
             let counter = if unified { "memory.events" } else { "memory.oom_control" };
             groups.push(ControlGroup {
                 folder: own.to_string_lossy().into_owned(),
-                knobs: of_container,
+                files: of_container,
                 procs_file: Some(procs_file.to_owned()),
                 oom: self.has("memory").then(|| counter.to_owned()),
             });
@@ -192,44 +192,44 @@ impl CgroupBranch {
 
     /// Settings for a hierarchy of version 1.
     fn files_of_v1(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
-        let mut knobs = Vec::new();
+        let mut files = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::required("cpu.shares", &shares(milli).to_string()));
+            files.push(ControlGroupFile::required("cpu.shares", &shares(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::required("cpu.cfs_period_us", &PERIOD.to_string()));
-            knobs.push(ControlGroupFile::required("cpu.cfs_quota_us", &quota(milli).to_string()));
+            files.push(ControlGroupFile::required("cpu.cfs_period_us", &PERIOD.to_string()));
+            files.push(ControlGroupFile::required("cpu.cfs_quota_us", &quota(milli).to_string()));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
             // Memory plus swap must never be below memory. The previous limits decide which one has to be written first, so memory is
             // written twice.
-            knobs.push(ControlGroupFile::optional("memory.limit_in_bytes", &bytes.to_string()));
-            knobs.push(ControlGroupFile::optional("memory.memsw.limit_in_bytes", &bytes.to_string()));
-            knobs.push(ControlGroupFile::required("memory.limit_in_bytes", &bytes.to_string()));
+            files.push(ControlGroupFile::optional("memory.limit_in_bytes", &bytes.to_string()));
+            files.push(ControlGroupFile::optional("memory.memsw.limit_in_bytes", &bytes.to_string()));
+            files.push(ControlGroupFile::required("memory.limit_in_bytes", &bytes.to_string()));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(ControlGroupFile::required("pids.max", &most.to_string()));
+            files.push(ControlGroupFile::required("pids.max", &most.to_string()));
         }
-        knobs
+        files
     }
 
     /// Settings for the hierarchy of version 2.
     fn files_of_v2(&self, caps: &GroupLimits) -> Vec<ControlGroupFile> {
-        let mut knobs = Vec::new();
+        let mut files = Vec::new();
         if let Some(milli) = caps.cpu_request_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::required("cpu.weight", &weight(milli).to_string()));
+            files.push(ControlGroupFile::required("cpu.weight", &weight(milli).to_string()));
         }
         if let Some(milli) = caps.cpu_milli.filter(|_| self.has("cpu")) {
-            knobs.push(ControlGroupFile::required("cpu.max", &format!("{} {PERIOD}", quota(milli))));
+            files.push(ControlGroupFile::required("cpu.max", &format!("{} {PERIOD}", quota(milli))));
         }
         if let Some(bytes) = caps.memory.filter(|_| self.has("memory")) {
-            knobs.push(ControlGroupFile::required("memory.max", &bytes.to_string()));
-            knobs.push(ControlGroupFile::optional("memory.swap.max", "0"));
+            files.push(ControlGroupFile::required("memory.max", &bytes.to_string()));
+            files.push(ControlGroupFile::optional("memory.swap.max", "0"));
         }
         if let Some(most) = caps.pids.filter(|_| self.has("pids")) {
-            knobs.push(ControlGroupFile::required("pids.max", &most.to_string()));
+            files.push(ControlGroupFile::required("pids.max", &most.to_string()));
         }
-        knobs
+        files
     }
 }
 
@@ -266,8 +266,8 @@ mod tests {
 
     fn written_limits(tree: &CgroupTree, limits: &Limits) -> Vec<String> {
         let line = |group: ControlGroup| {
-            let knobs: Vec<String> = group.knobs.iter().map(|knob| format!("{}={}", knob.file, knob.value)).collect();
-            format!("{} [{}] {}", group.folder, knobs.join(", "), group.procs_file.unwrap_or_default())
+            let files: Vec<String> = group.files.iter().map(|file| format!("{}={}", file.name, file.value)).collect();
+            format!("{} [{}] {}", group.folder, files.join(", "), group.procs_file.unwrap_or_default())
         };
         tree.groups("u", "c", limits).into_iter().map(line).collect()
     }

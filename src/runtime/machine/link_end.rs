@@ -30,13 +30,13 @@ pub struct OwnLinkEnd {
 }
 
 impl OwnLinkEnd {
-    /// Notes the place, and tells the gateway.
+    /// Sets the address of this machine's link end, and publishes it to the gateway.
     pub fn set_end(&mut self, end: Option<&LinkEnd>, publisher: &NetworkPublisher) {
         self.end = end.copied();
         self.publish(publisher);
     }
 
-    /// Notes the certificates, and tells the gateway.
+    /// Sets the certificates, and publishes them to the gateway.
     pub fn set_certificates(&mut self, certificates: LinkCertificates, publisher: &NetworkPublisher) {
         self.certificates = Some(certificates);
         self.publish(publisher);

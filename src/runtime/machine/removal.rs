@@ -1,4 +1,4 @@
-//! Removal of the folders of pods and persistent volumes, beside the threads that hold the connections.
+//! Removal of the folders of pods and persistent volumes, on threads of its own.
 //!
 //! A pod can create any number of files, so their removal can take any time: no other work may wait for it.
 //! Start reading at [`Remover::remove_pod`].
@@ -13,16 +13,16 @@ use std::time::Duration;
 
 /// Folders of pods that are removed at the same time.
 const WORKERS: usize = 4;
-/// Until what is left of a volume is removed again; doubled each time, up to [`MAX_RETRY`].
+/// Delay before a failed removal of a volume is tried again; doubled each time, up to [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(300);
 /// A removal does not recurse, so little is enough.
 const STACK: usize = 256 * 1024;
 
-/// Receives the result of a removal; the error says what is left, and why.
+/// Receives the result of a removal; the error names the files that are left, and why.
 type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// The threads that remove folders. They end with it, once the folder at hand is gone.
+/// The threads that remove folders. When it is dropped, each thread ends after its current folder.
 pub struct Remover {
     pods: Sender<(Str, Done)>,
     volumes: Sender<()>,
@@ -30,8 +30,8 @@ pub struct Remover {
 }
 
 impl Remover {
-    /// Starts the threads, which first remove the rest of volumes that were deleted earlier. `tell` receives the errors.
-    pub fn start(state: &Path, tell: impl Fn(String) + Send + 'static) -> std::io::Result<Remover> {
+    /// Starts the threads, which first remove the rest of volumes that were deleted earlier. `report` receives the errors.
+    pub fn start(state: &Path, report: impl Fn(String) + Send + 'static) -> std::io::Result<Remover> {
         let (pods, orders) = channel();
         let orders = Arc::new(Mutex::new(orders));
         for number in 0..WORKERS {
@@ -42,7 +42,7 @@ impl Remover {
         let (volumes, orders) = channel();
         let place = state.to_owned();
         let builder = Builder::new().name("removal-volumes".into()).stack_size(STACK);
-        builder.spawn(move || remove_volumes(&place, &orders, &tell))?;
+        builder.spawn(move || remove_volumes(&place, &orders, &report))?;
         Ok(Remover { pods, volumes, state: state.to_owned() })
     }
 
@@ -67,7 +67,7 @@ fn remove_pods(state: &Path, orders: &Mutex<Receiver<(Str, Done)>>) {
     }
 }
 
-fn remove_volumes(state: &Path, orders: &Receiver<()>, tell: &dyn Fn(String)) {
+fn remove_volumes(state: &Path, orders: &Receiver<()>, report: &dyn Fn(String)) {
     let (mut pause, mut told) = (RETRY, None);
     loop {
         let ordered = match volumes::clear_discarded(state) {
@@ -77,7 +77,7 @@ fn remove_volumes(state: &Path, orders: &Receiver<()>, tell: &dyn Fn(String)) {
             }
             Err(why) => {
                 if told.as_ref() != Some(&why) {
-                    tell(why.clone());
+                    report(why.clone());
                     told = Some(why);
                 }
                 let ordered = orders.recv_timeout(pause);

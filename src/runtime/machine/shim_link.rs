@@ -62,8 +62,9 @@ impl ShimLink {
         ShimLink { socket, token, since: now, greeted: false, used: now, park_state, inbox, outbox }
     }
 
-    /// Queues a request and sends what the socket takes; the rest follows with [`ShimLink::flush`]. A broken socket shows when it is read.
-    /// A request to a shim that was asked to park has it report here again first.
+    /// Queues a request and sends as much as the socket accepts; [`ShimLink::flush`] sends the rest. A broken socket is detected when
+    /// it is read.
+    /// A shim that was asked to park is first asked to report here again.
     pub fn send(&mut self, epoch: u64, request: ShimRequest) {
         if self.park_state == ParkState::Asked {
             self.park_state = ParkState::Withdrawn;
@@ -89,7 +90,7 @@ impl ShimLink {
         self.greeted && self.park_state == ParkState::Reporting && self.outbox.is_empty()
     }
 
-    /// Sends what the socket takes; true when something is left.
+    /// Sends as much as the socket accepts; true when something is left.
     pub fn flush(&mut self) -> bool {
         while !self.outbox.is_empty() {
             match rustix::net::send(&self.socket, &self.outbox, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

@@ -28,8 +28,8 @@ pub struct AffinitySession {
 const FLOW: Duration = Duration::from_secs(30);
 
 impl AffinitySession {
-    /// Returns the session for the datagrams of one socket, by its port, to one address. kube-proxy chooses one endpoint for such a flow
-    /// too, whatever the Service's `sessionAffinity`, because conntrack records it.
+    /// Returns the session for the datagrams of one socket, by its port, to one address. kube-proxy, too, chooses one
+    /// endpoint for such a flow with any `sessionAffinity`, because conntrack records the flow.
     pub fn for_flow(client: Ipv4Addr, from: u16, to: SocketAddrV4) -> AffinitySession {
         AffinitySession { client, port: format!("{from} {to}"), lasts: FLOW }
     }

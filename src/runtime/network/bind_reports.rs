@@ -9,7 +9,7 @@ const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of ports bound elsewhere to report in that time: clients of RPC bind a new one for each connection (bindresvport(3)).
 const MAX_MOVED: usize = 8;
 
-/// The result of a bind, by which reports are told apart.
+/// The result of a bind; equal results are reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BindResult {
     /// The port that the program asked for.

@@ -2,15 +2,19 @@
 //!
 //! A pod's programs run under a seccomp filter that notifies the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
 //! kernel carries it out. A `bind` to every address, or to localhost, gets the pod's own loopback address, so that replicas can use the
-//! same port; a connection to localhost reaches the pod's own listener, or else the host's; one to a Service's address goes to an endpoint
-//! that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel carries out all
-//! other calls unchanged. On a node of another Kubernetes, pods are on the machine's network, and only their connections to Services change.
+//! same port; a connection to localhost reaches the pod's own listener, or else the host's; a connection to a Service's address
+//! reaches an
+//! endpoint that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel
+//! carries
+//! out all other calls unchanged. On a node of another Kubernetes, pods are on the machine's network, and only their connections to
+//! Services
+//! change.
 //!
 //! The shim makes the call, on a duplicate of the caller's socket. This is not a security boundary: a program can bypass it on purpose.
 //! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the low one.
-//! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), what the cluster says ([`tables`]), and what to answer
-//! ([`decide`], which is pure).
-//! Never: asks the control plane anything. Start reading at [`FilterListener::serve`].
+//! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), the cluster's configuration ([`tables`]), and the decision
+//! about a call ([`decide`], which is pure).
+//! Never: sends a request to the control plane. Start reading at [`FilterListener::serve`].
 
 mod address;
 mod affinity;
@@ -131,13 +135,14 @@ impl FilterListener {
         self.listener.clone()
     }
 
-    /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks for a moment at most. Returns false when no
-    /// process is under the filter any more.
-    pub fn serve(&mut self, told: PollFlags) -> bool {
-        if told.contains(PollFlags::IN) {
+    /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks only briefly. Returns false when no
+    /// process is left
+    /// under the filter.
+    pub fn serve(&mut self, events: PollFlags) -> bool {
+        if events.contains(PollFlags::IN) {
             self.answer();
         }
-        told.contains(PollFlags::IN) || !told.intersects(PollFlags::HUP | PollFlags::ERR)
+        events.contains(PollFlags::IN) || !events.intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Whether a call left something to report: [`FilterListener::denied`] or [`FilterListener::bind_report`].

@@ -1,4 +1,4 @@
-//! Worker threads for connections: each connection goes to the thread with the fewest when it arrives. The first worker is the caller's own
+//! Worker threads for connections: a new connection is assigned to the thread with the fewest. The first worker is the caller's own
 //! thread; the others start when they are needed.
 //!
 //! Never: moves a connection to another thread.
@@ -124,17 +124,17 @@ mod tests {
     fn connections_go_to_the_worker_with_the_fewest() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {
-            let mut hands = WorkerPool { most: 3, few: 1, ..WorkerPool::new("test") };
+            let mut workers = WorkerPool { most: 3, few: 1, ..WorkerPool::new("test") };
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let (teller, mut told) = unbounded_channel();
+            let (sender, mut told) = unbounded_channel();
             let mut clients = Vec::new();
             for wave in 0..2 {
                 for _ in 0..3 {
                     clients.push(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
                     let (stream, _) = listener.accept().await.unwrap();
-                    let teller = teller.clone();
-                    hands.spawn_future(stream, move |mut stream: TcpStream| async move {
-                        teller.send(WorkerPool::number()).unwrap();
+                    let sender = sender.clone();
+                    workers.spawn_future(stream, move |mut stream: TcpStream| async move {
+                        sender.send(WorkerPool::number()).unwrap();
                         let _ = stream.read(&mut [0]).await;
                     });
                 }

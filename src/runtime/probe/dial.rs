@@ -1,4 +1,4 @@
-//! `tcpSocket`, and what all probes over the network have in common: where they go, and Go's words for not getting there.
+//! `tcpSocket` probes, and the common parts of all network probes: their destination, and Go's messages of failed connections.
 
 use super::super::low_ports;
 use super::ProbeFinding;

@@ -244,7 +244,7 @@ mod tests {
         IsSilent,
     }
 
-    /// Serves one call; gives the port and, in the end, what was asked.
+    /// Serves one call. Returns the port, and from the thread the request.
     fn serve(manner: TestServerBehaviour) -> (u16, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();

@@ -194,7 +194,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Serves these answers, one a connection, and gives the port and what was asked.
+    /// Serves these answers, one per connection. Returns the port, and from the thread the requests.
     fn serve(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let port = listener.local_addr().expect("bound").port();

@@ -1,4 +1,4 @@
-//! Running probes: a handler goes in, a report comes out, worded as the kubelet words it.
+//! Runs probes and hooks, and reports their results with the kubelet's messages.
 //!
 //! `exec` goes through the pod's shim, in the container's environment; `httpGet`, `tcpSocket` and `grpc` run on a few threads of their
 //! own. Never: decides what a failure means; that is for the `kubelet` module.
@@ -102,7 +102,7 @@ pub fn finding_of_exec(probe: &ProbeRun, outcome: ExecOutcome, output: String) -
     }
 }
 
-/// The report of what a probe has found. A hook that could not be run has failed.
+/// The report of a probe's or hook's result. A hook that could not be run has failed.
 pub fn answer(probe: &ProbeRun, finding: ProbeFinding) -> Report {
     let ProbeFinding { verdict, mut message } = finding;
     message.truncate(message.floor_char_boundary(MESSAGE));

@@ -145,7 +145,7 @@ impl ShimConnection {
     }
 }
 
-/// Whether the other side has unread data. False where the kernel cannot tell.
+/// Whether the other side has unread data. False if the kernel does not report it.
 fn is_unread(socket: &OwnedFd) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one number into a live variable.

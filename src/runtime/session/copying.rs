@@ -11,7 +11,7 @@ pub struct CopyDirection {
     pending: Vec<u8>,
     /// Whether it carries output of the command.
     pub is_output: bool,
-    /// Whether it is finished: no more data comes, or the destination is closed.
+    /// Whether it is finished: the source or the destination is closed.
     pub over: bool,
     /// Whether the destination is closed.
     pub broken: bool,

@@ -1,4 +1,4 @@
-//! Sessions of a client in a container: a command beside it (`exec`), or the container itself (`attach`), and commands that build on these.
+//! Sessions of a client in a container: a command in it (`exec`), or its main process (`attach`), and commands that build on these.
 //!
 //! The pod's shim runs them; no control plane is needed. The client's files, pipes and sockets become the command's standard input, output
 //! and error directly, without copying. A terminal of the client never does: with [`SessionStreams::terminal`] the command gets a new
@@ -58,7 +58,7 @@ pub fn is_terminal() -> bool {
     isatty(stdin())
 }
 
-/// Runs a command beside a running container of a pod, with our standard input, output and error.
+/// Runs a command in a running container of a pod, with our standard input, output and error.
 pub fn run(
     state: &Path,
     uid: &str,

@@ -38,7 +38,7 @@ pub struct OpenedSession {
     screen: Option<OwnedFd>,
 }
 
-/// Starts a command beside a running container. Blocks until the shim answers, so call it on a thread that may block.
+/// Starts a command in a running container. Blocks until the shim answers, so call it on a thread that may block.
 pub fn open_command(
     state: &Path,
     uid: &str,

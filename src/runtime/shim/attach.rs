@@ -1,4 +1,4 @@
-//! Clients that are attached to a running container: they get its output, and what they type is its input.
+//! Clients that are attached to a running container: they receive its output, and their input is its standard input.
 //!
 //! As in container runtimes, the end of a client's input closes the container's input with `stdinOnce` and without a terminal; otherwise it
 //! ends only the attachment. The container keeps running in any case. A client that does not read blocks the container's output, as a

@@ -88,14 +88,14 @@ impl ShimClient {
         read
     }
 
-    /// Queues an answer and sends what the socket takes.
+    /// Queues an answer and sends as much as the socket accepts.
     pub fn send(&mut self, answer: &ShimAnswer) {
         self.outbox.extend(wire::line(answer));
         self.flush();
         self.gone |= self.outbox.len() > BACKLOG;
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub fn flush(&mut self) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while !self.outbox.is_empty() {

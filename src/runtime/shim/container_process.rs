@@ -1,4 +1,4 @@
-//! The process that becomes a container, or a command beside one: what it does between fork and exec, and how its program is found.
+//! The process that becomes a container, or a command in one: its steps between fork and exec, and the search for its program.
 //!
 //! Never: makes the folders and pipes of an attempt ([`launch`](super::launch) does).
 
@@ -45,8 +45,9 @@ pub enum LaunchPlace<'a> {
 }
 
 impl LaunchPlace<'_> {
-    /// Whether a process goes there while it shares the shim's memory. Not into a user namespace, which is not tried yet; nor into the PID
-    /// namespace of a container, whose processes could reach the shim's memory through it.
+    /// Whether a process may start there while it shares the shim's memory. Not if it enters a user namespace, which is untested; nor
+    /// in the PID
+    /// namespace of a container, whose processes could then read the shim's memory.
     pub fn permits_sharing_memory(&self, space: Option<&PidNamespace>) -> bool {
         let has_namespaces = match self {
             LaunchPlace::Here => true,
@@ -85,8 +86,9 @@ impl LaunchContext<'_> {
         is_plain && self.terminal.is_none() && self.groups.is_empty()
     }
 
-    /// Whether the process may share the shim's memory. Not where it may be killed for a limit of memory: the kernel then kills all that
-    /// share it. Nor where the machine lets a process be traced after a change of its user (proc_sys_fs(5), `suid_dumpable`).
+    /// Whether the process may share the shim's memory. Not if it has a memory limit: the kernel's OOM killer also kills every process
+    /// that shares
+    /// its memory. Nor if a process can be traced after a change of its user (proc_sys_fs(5), `suid_dumpable`).
     pub fn permits_sharing_memory(&self) -> bool {
         let is_traceable = || fs::read_to_string("/proc/sys/fs/suid_dumpable").is_ok_and(|mode| mode.trim() == "1");
         !self.launch.may_be_killed_for_memory() && (self.launch.user.is_none() || !is_traceable())
@@ -199,7 +201,7 @@ fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Resu
     let is_hidden = cwd.ends_with(Path::new(&launch.container).join("scratch")) && !cwd.is_dir();
     let cwd = if is_hidden { Path::new("/") } else { cwd };
     check_cwd(cwd)?;
-    // A volume may hide the shell of the machine that stands for that of the image.
+    // A volume may hide the shell that was found on the machine; then the name in the command is searched again.
     let written = argv.first().map_or(name, String::as_str);
     let found = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd));
     // A program that the machine lacks can be an applet of BusyBox.

@@ -32,7 +32,7 @@ impl Shim {
         (0..self.live.len()).find(|at| self.live[*at].end.is_some() && !self.has_leftovers(*at))
     }
 
-    /// Kills what is left of a container. Returns true when some of it still is.
+    /// Kills the remaining processes of a container. Returns whether some still exist.
     fn has_leftovers(&mut self, at: usize) -> bool {
         if self.kill_leftovers(at) == 0 {
             return false;
@@ -117,7 +117,7 @@ impl LiveContainer {
             let (seconds, nanos) = (found.st_mtime, found.st_mtime_nsec as i64);
             seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
         };
-        // File systems stamp with a clock that stands still for a tick of the kernel, so a file may seem older than it is.
+        // File systems take timestamps from a clock that advances once per kernel tick, so a file may seem older than it is.
         let is_its = |found: &Stat| found.st_uid == me && written(found) >= self.since - TICK;
         tree::read_capped(path, 4096, is_its)
     }

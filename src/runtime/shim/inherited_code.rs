@@ -1,4 +1,4 @@
-//! Code that a shim begins with: the zygote maps what one of its first shims has used.
+//! Page table entries for code that a shim inherits: the zygote maps the pages that one of its first shims has used.
 //!
 //! A fork copies the table of a mapped file's pages only if one of them is private memory. Otherwise the new process takes a page fault for
 //! every 64 KB of code that it uses, a hundred and fifty times, which was an eighth of what the start of a pod cost. So the zygote makes a

@@ -1,7 +1,7 @@
-//! A container's log: output in, CRI lines out, rotated.
+//! A container's log: writes its output as CRI lines, and rotates the files.
 //!
-//! `2026-01-02T03:04:05.000000006Z stdout F a line`; a line longer than 16 KiB is cut into parts marked `P`. One timestamp serves
-//! all that was read at once, and one write takes it to the file: what a container prints must never wait for its log.
+//! `2026-01-02T03:04:05.000000006Z stdout F a line`; a line longer than 16 KiB is cut into parts marked `P`. All data
+//! of one read gets one timestamp and one write, so that a container never waits for its log.
 
 use super::super::{file_tree, folder, wire};
 use rustix::buffer::spare_capacity;
@@ -20,7 +20,7 @@ const FILE_BYTES: u64 = 10 * 1024 * 1024;
 const REPLAY: u64 = 1024 * 1024;
 /// Maximum bytes of the log that the end of a container's output is taken from.
 const TAIL: u64 = 80 * 1024;
-/// Bytes read at once: with what is made of them, they stay in the cache of a processor core.
+/// Maximum bytes of one read: these and the lines made of them fit into the cache of a processor core.
 const BATCH: usize = 128 * 1024;
 
 /// Buffers for reading output and composing log lines; shared by all containers of a shim.
@@ -108,7 +108,7 @@ impl AttemptLog {
         self.file.as_ref().ok_or_else(|| io::Error::other("no log file"))
     }
 
-    /// Renames each file to the next age; the oldest goes.
+    /// Renames each file to the next number, and removes the oldest.
     fn rotate(&mut self) {
         self.file = None;
         self.size = 0;
@@ -134,7 +134,7 @@ impl AttemptLog {
         }
     }
 
-    /// The end of what was logged, without the marks of the format: at most 80 lines and 2,048 bytes.
+    /// The end of the log without timestamps and tags: at most 80 lines and 2,048 bytes.
     pub fn tail(&self) -> String {
         let recent = file_tree::read_end(&self.path, TAIL).unwrap_or_default();
         let lines: Vec<&[u8]> = recent.split_inclusive(|byte| *byte == b'\n').collect();
@@ -213,7 +213,7 @@ impl OutputStream {
         if !log_buffers.output.is_empty() {
             log.append(&log_buffers.output);
         }
-        // A flood of short lines needs much room for their marks; once it is over that goes back.
+        // Many short lines need much memory for their timestamps and tags. It is released after the burst.
         if read < BATCH / 16 {
             log_buffers.output.shrink_to(BATCH);
         }
@@ -265,7 +265,7 @@ fn frame(tag: &str, stamp: &str, mut input: &[u8], held: &mut Vec<u8>, out: &mut
     }
 }
 
-/// Returns what precedes the content of a line; it is the same for all that was read at once.
+/// Returns the part of a line before its content; it is the same for all lines of one read.
 fn line_start(tag: &str, stamp: &str, kind: u8) -> Vec<u8> {
     format!("{stamp} {tag} {} ", char::from(kind)).into_bytes()
 }

@@ -167,7 +167,7 @@ impl Shim {
         reap_dead_shim::end_processes(&pod, &mut record);
         record.left = false;
         record.shim = ProcessIdentity::from_pid(std::process::id() as i32);
-        // A leader that has been replaced may have started us just before: what it says then counts no more.
+        // A leader that was replaced meanwhile may have started this shim: its requests are refused.
         record.epoch = record.epoch.max(folder::read_epoch_above(Path::new(".")));
         let shim = Shim {
             listener: listen_at(Path::new(folder::SOCKET))?,
@@ -200,7 +200,7 @@ impl Shim {
         Ok(Some(shim))
     }
 
-    /// Waits for something to happen and sees to it, until there is nothing left to stay for.
+    /// Waits for events and handles them, until the shim has no more work.
     fn run(&mut self) -> io::Result<()> {
         loop {
             for source in self.wait()? {
@@ -225,7 +225,7 @@ impl Shim {
             if self.removing && self.is_empty() {
                 self.retired_mounts.clear();
                 self.pause.take().into_iter().for_each(PauseProcess::end);
-                // The leader sees that this shim has ended without a report, removes what is left itself, or tells why it cannot.
+                // If this fails, the shim ends without a report. The leader then removes the rest itself, or reports why it cannot.
                 if volumes::remove(&self.pod).is_ok() {
                     self.tell_all(&ShimAnswer::Removed);
                 }
@@ -265,8 +265,9 @@ impl Shim {
         may
     }
 
-    /// Whether a container that is to start again would miss what lies in memory: that goes with its shim. Nothing starts again in a pod
-    /// whose folder was removed.
+    /// Whether a container that will restart needs files that the shim keeps in memory; they are lost when the shim ends. No container
+    /// restarts in
+    /// a pod whose folder was removed.
     fn keeps_memory(&self) -> bool {
         !self.awaited.is_empty()
             && self.pod.is_dir()
@@ -381,7 +382,7 @@ impl Shim {
     }
 
     fn save(&self) {
-        // A full disk must not end the pod. The leader has been told; only a leader to come would not know.
+        // A full disk must not end the pod. The current leader has the report; only a later leader would not find it.
         let _ = folder::write_record(Path::new("."), &self.record);
     }
 

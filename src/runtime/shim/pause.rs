@@ -18,8 +18,8 @@ use std::ptr;
 /// The first process of a namespace that several share.
 pub struct PauseProcess {
     process: ProcessIdentity,
-    /// A byte comes in here when something has ended that it has reaped.
-    said: OwnedFd,
+    /// Receives a byte when the process has reaped a child.
+    reaped: OwnedFd,
 }
 
 impl PauseProcess {
@@ -29,18 +29,18 @@ impl PauseProcess {
             return Ok(None);
         }
         let failed = |error| format!("cannot start the pod's pause process: {error}", error = io_error_text(error));
-        let (said, say) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
+        let (reaped, report) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(failed)?;
         let pid = match PidNamespace::New.fork().map_err(failed)? {
             0 => {
-                drop(said);
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serve(&say)));
+                drop(reaped);
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| serve(&report)));
                 // SAFETY: ends the child without running anything that belongs to the parent.
                 unsafe { libc::_exit(0) }
             }
             pid => pid,
         };
         let process = ProcessIdentity::from_pid(pid).ok_or("the pod's pause process cannot be seen in /proc")?;
-        Ok(Some(PauseProcess { process, said }))
+        Ok(Some(PauseProcess { process, reaped }))
     }
 
     /// Its process.
@@ -50,12 +50,12 @@ impl PauseProcess {
 
     /// Returns the descriptor that becomes readable when it signals.
     pub fn status_pipe(&self) -> &OwnedFd {
-        &self.said
+        &self.reaped
     }
 
     /// Reads and drops its pending signals.
     pub fn drain_signal(&self) {
-        let _ = rustix::io::read(&self.said, &mut [0; 64][..]);
+        let _ = rustix::io::read(&self.reaped, &mut [0; 64][..]);
     }
 
     /// Ends it, once nothing else is in its namespace.
@@ -67,11 +67,11 @@ impl PauseProcess {
 }
 
 /// Main loop of the pause process. It must not run code of its parent: it only makes system calls.
-fn serve(say: &OwnedFd) {
+fn serve(report: &OwnedFd) {
     let _ = rustix::thread::set_name(c"pause");
     view::drop_files_and_rights();
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
-    close_other_descriptors([say.as_fd()].iter());
+    close_other_descriptors([report.as_fd()].iter());
     // SAFETY: the set is initialised by the call, and both calls only read it.
     let all = unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
@@ -81,7 +81,7 @@ fn serve(say: &OwnedFd) {
         all
     };
     // The write fails when the shim has died before the parent death signal was set.
-    while rustix::io::write(say, &[0]) != Err(rustix::io::Errno::PIPE) {
+    while rustix::io::write(report, &[0]) != Err(rustix::io::Errno::PIPE) {
         // SAFETY: the set is initialised; no information is asked for.
         unsafe { libc::sigwaitinfo(&all, ptr::null_mut()) };
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}

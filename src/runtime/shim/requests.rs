@@ -29,13 +29,13 @@ const MAX_DEADLINE_MILLIS: u64 = 1 << 40;
 /// Maximum output of a command to keep.
 const OUTPUT: usize = 10 * 1024;
 
-/// A command that runs beside a container.
+/// A command that runs in a container (`exec`, probes and hooks).
 pub struct RunningCommand {
     id: u64,
     container: String,
     client: u64,
     process: ProcessIdentity,
-    /// Reads its output; `None` when the output goes to the client.
+    /// Reads its output; `None` when the client receives the output directly.
     pipe: Option<OwnedFd>,
     /// Whether it is killed when its client disconnects.
     is_session: bool,

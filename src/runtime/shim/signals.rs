@@ -25,7 +25,7 @@ impl SignalWatch {
             signals(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT]),
             signals(&[libc::SIGCHLD, libc::SIGTERM]),
         );
-        // SAFETY: both sets are initialised; the new descriptor belongs to nobody else.
+        // SAFETY: both sets are initialised; the new descriptor has no other owner.
         unsafe {
             libc::sigprocmask(libc::SIG_BLOCK, &blocked, ptr::null_mut());
             match libc::signalfd(-1, &read, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) {

@@ -25,8 +25,9 @@ pub fn kill_all() {
 /// Maximum number of searches for processes that a command has left.
 const SWEEPS: usize = 64;
 
-/// Kills the processes that an ended command has left: processes below the shim that began after the command and have its mark or its
-/// session, whatever their parent is. A process that has removed the mark and left the session ends with its container.
+/// Kills the remaining processes of an ended command: descendants of the shim that began after the command and have its mark or its
+/// session.
+/// A process that has removed the mark and left the session ends with its container.
 pub fn kill_marked(command: ProcessIdentity, mark: &str) {
     let mut killed: Vec<ProcessIdentity> = Vec::new();
     for _ in 0..SWEEPS {
@@ -38,7 +39,7 @@ pub fn kill_marked(command: ProcessIdentity, mark: &str) {
             is_unclear |= is_its.is_none();
             stat.session == command.pid || is_its == Some(true)
         });
-        // A killed process cannot fork any more, so this ends once a search finds no other.
+        // A killed process can no longer fork, so this ends once a search finds none.
         if found.is_empty() && !is_unclear {
             return;
         }
@@ -58,10 +59,10 @@ fn kill(found: &[ProcessStat]) {
 }
 
 impl Shim {
-    /// Kills the processes that an ended attempt has left, and returns how many of them still exist.
+    /// Kills the remaining processes of an ended attempt, and returns how many of them still exist.
     ///
     /// When the main process of a container ends, its children become children of the shim. A child of the shim that is neither a main
-    /// process nor a command run beside a container is such a process, of this container or another one.
+    /// process nor a command in a container is such a process, of this container or another one.
     pub(super) fn kill_leftovers(&self, at: usize) -> usize {
         let mut left = 0;
         for orphan in self.orphans(&self.live[at]) {
@@ -73,7 +74,7 @@ impl Shim {
         left
     }
 
-    /// Returns the orphans of a container that this process inherited, and the commands that run beside it.
+    /// Returns the orphans of a container that this process inherited, and the commands that run in it.
     fn orphans(&self, live: &LiveContainer) -> Vec<ProcessStat> {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);

@@ -64,7 +64,7 @@ fn read(volume: &Path, path: &str) -> std::io::Result<String> {
     }
 }
 
-/// Blank lines and those that begin with `#` say nothing; a value stands in single quotes, and may have several lines.
+/// Skips blank lines and those that begin with `#`. A value in single quotes may have several lines.
 fn parse(text: &str) -> Result<HashMap<&str, String>, String> {
     let (mut found, mut rest) = (HashMap::new(), text);
     loop {

@@ -1,7 +1,8 @@
 //! Waiting for events: output, requests, signals, deadlines, and calls of programs under the network filter.
 //!
-//! Answers the calls while nothing else happens: the program that makes one waits until this process sleeps again, so nothing is set up
-//! anew in between. Never: serves any other event. Start reading at [`Shim::wait`].
+//! Answers calls in a short loop while no other event occurs: a calling program waits until this process sleeps again, so the loop
+//! does not
+//! rebuild its list of descriptors. Never: serves any other event. Start reading at [`Shim::wait`].
 
 use super::announcer::Announcer;
 use super::attach::{self, WatchedFor};
@@ -152,8 +153,8 @@ impl Shim {
     }
 }
 
-/// Waits for an event or the deadline. `few`, when not empty, is everything that all others are combined in, followed by the calls; returns
-/// whether nothing but these has to be looked at.
+/// Waits for an event or the deadline. `few`, when not empty, is the descriptor that combines all others, followed by those of the calls.
+/// Returns whether only events of `few` can be pending.
 fn wait_for(fds: &mut [PollFd], few: &mut [PollFd], deadline: Option<Instant>) -> rustix::io::Result<bool> {
     if few.is_empty() {
         return poll(fds, time_until(deadline).as_ref()).map(|_| false);

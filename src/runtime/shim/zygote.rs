@@ -21,7 +21,7 @@ const PATH: usize = 4096;
 
 /// Serves until the control plane is gone: each message is a pod's folder and the shim's connection.
 pub fn main() -> io::Result<()> {
-    // SAFETY: nothing is open yet but standard input, output and error; what else was inherited belongs to nobody here.
+    // SAFETY: this process has opened only standard input, output and error; inherited descriptors have no owner here.
     unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     rustix::stdio::dup2_stdin(open_dev_null()?)?;
@@ -42,7 +42,7 @@ pub fn main() -> io::Result<()> {
     while let Some((folder, leader)) = receive(&control)? {
         base_mounts.prepare_for_forks();
         code.prepare_for_forks();
-        // SAFETY: this process has one thread, so the child has whatever the parent had, in a whole state.
+        // SAFETY: this process has one thread, so the child's copy of its memory is consistent.
         match unsafe { libc::fork() } {
             0 => {
                 drop(control);

@@ -225,7 +225,7 @@ impl SpawnAttributes {
         let (mut attributes, mut signals) =
             unsafe { (SpawnAttributes(std::mem::zeroed()), std::mem::zeroed::<libc::sigset_t>()) };
         let flags = libc::POSIX_SPAWN_SETSID as i32 | libc::POSIX_SPAWN_SETSIGDEF | libc::POSIX_SPAWN_SETSIGMASK;
-        // SAFETY: both structures are live; init comes first.
+        // SAFETY: both structures are live, and init is called first.
         unsafe {
             check(libc::posix_spawnattr_init(&mut attributes.0))?;
             libc::sigemptyset(&mut signals);

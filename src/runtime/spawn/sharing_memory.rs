@@ -1,11 +1,12 @@
 //! A child that shares the memory of its parent, which waits until the child executes its program: `CLONE_VM` and `CLONE_VFORK` of clone(2).
 //!
-//! A fork copies the tables of pages, and the child then takes a page fault for whatever it touches; exec throws both away. That was an
-//! eighth of what the start of a container cost. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
+//! A fork copies the page tables, and the child then takes a page fault for each page that it touches; exec throws both away. That was an
+//! eighth of the time to start a container. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
 //! folders, signal handlers, namespaces and privileges are its own from the beginning.
 //!
-//! A child that is killed while it prepares itself may leave the allocator between two states, so the parent then ends: the next shim
-//! continues from the record. That is rare, as for these milliseconds no other process has been told the child's pid.
+//! A child that is killed before exec may leave the allocator in an inconsistent state, so the parent then ends: the next shim
+//! continues from
+//! the record. That is rare: during these milliseconds no other process knows the child's pid.
 //!
 //! Never: for a process with several threads; for a child that makes a user namespace; for one in the PID namespace of a container that
 //! runs, whose processes could reach the parent's memory through it; for one that the kernel may kill for a limit of memory.
@@ -165,7 +166,7 @@ impl Drop for MemoryGuard {
     }
 }
 
-/// Memory for the stack of a child, above a page that nobody may touch.
+/// Memory for the stack of a child, above a guard page.
 struct ChildStack(*mut libc::c_void);
 
 impl ChildStack {

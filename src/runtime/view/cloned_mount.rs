@@ -9,7 +9,7 @@ use rustix::io::{Errno, Result};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, mount_bind, mount_bind_recursive, move_mount, open_tree};
 use std::os::fd::OwnedFd;
 
-/// Mounts an open file or folder, with what is mounted below it, at an open place.
+/// Mounts an open file or folder, with the mounts below it, at an open mount point.
 pub fn bind_recursive(source: &OwnedFd, place: &OwnedFd) -> Result<()> {
     let bound = clone(source, OpenTreeFlags::AT_RECURSIVE).and_then(|clone| attach(&clone, place));
     if is_refused(bound) { mount_bind_recursive(path_of(source), path_of(place)) } else { bound }
@@ -26,7 +26,7 @@ fn is_refused(bound: Result<()>) -> bool {
     matches!(bound, Err(Errno::NOSYS | Errno::PERM))
 }
 
-/// Clones what is mounted at a path, with what is mounted below it.
+/// Clones the mount at a path, with the mounts below it.
 pub fn clone_at(path: &str) -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, path, flags)

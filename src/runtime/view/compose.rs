@@ -287,7 +287,7 @@ impl ViewComposer<'_> {
     }
 }
 
-/// Whether this user can change what is in a folder.
+/// Whether this user can change the entries of a folder.
 fn may_write(folder: &Path) -> bool {
     access(folder, Access::WRITE_OK).is_ok()
 }

@@ -5,7 +5,7 @@
 //! changes a file of the machine, or a mount that other processes see.
 //! Start reading at [`compose_view`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
 //! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes,
-//! `cloned_mount` attaches what is open already, `visit` enters another mount namespace and returns.
+//! `cloned_mount` attaches open files and folders, `visit` enters another mount namespace and returns.
 
 pub mod base_mounts;
 mod bind;
@@ -164,7 +164,7 @@ pub fn compose_view(
         binds.push(bind::BindMount::same_path(Path::new(folder))?);
     }
     mount_layer_tmpfs(pod)?;
-    // From here on the parts of the view are in the working folder: their paths are short, whatever the pod's path looks like.
+    // From here on the parts of the view are in the working folder, so their paths are short even if the pod's path is long.
     let base = Path::new("");
     for (number, path) in view.new_folders.iter().enumerate() {
         binds.push(bind::BindMount::new_folder(&base.join(format!("v{number}")), path, view.new_folders_owner)?);

@@ -50,8 +50,9 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Whether a path is a folder or below it. Both are absolute and without `.`, `..` and doubled slashes, as the kernel shows them: then bytes
-/// tell. `Path::starts_with` takes both paths apart, which took half of the instructions of a start outside of the kernel.
+/// Whether a path is a folder or below it. Both are absolute and without `.`, `..` and doubled slashes, as the kernel shows them, so
+/// comparing bytes is enough. `Path::starts_with` splits both paths, which took half of the instructions of a start outside of the
+/// kernel.
 pub fn is_within(path: &Path, folder: &Path) -> bool {
     let (path, folder) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || folder == b"/")
@@ -61,7 +62,7 @@ pub fn is_within(path: &Path, folder: &Path) -> bool {
 pub fn topmost<'a>(all: &'a [Mounted], folder: &Path) -> Vec<&'a Mounted> {
     let is_below = |one: &&Mounted| one.at.as_os_str() != folder.as_os_str() && is_within(&one.at, folder);
     let mut below: Vec<&Mounted> = all.iter().filter(is_below).collect();
-    // By bytes a folder comes before everything below it.
+    // In byte order a folder precedes everything below it.
     below.sort_by(|a, b| a.at.as_os_str().cmp(b.at.as_os_str()));
     let mut top: Vec<&Mounted> = Vec::new();
     for one in below {

@@ -25,7 +25,7 @@ pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
     let fresh = fresh_name();
     mkdirat(volume, &fresh, FOLDER_MODE)?;
     let folder = file_tree::open_folder(volume, &*fresh)?;
-    // Set explicitly, whatever the umask of the control plane.
+    // Set explicitly, because the umask of the control plane reduces the mode above.
     fchmod(&folder, FOLDER_MODE)?;
     write_all(&folder, files)?;
     let _ = unlinkat(volume, FRESH, AtFlags::empty());

@@ -61,9 +61,9 @@ pub enum ShimRequest {
         /// The limits, returned with the answer.
         limits: Box<Limits>,
     },
-    /// Runs a command beside a running container, in its environment.
+    /// Runs a command in a running container.
     Exec(Box<ExecRequest>),
-    /// Runs a command beside a running container, for any client. Its standard input, output and error are passed as descriptors with this
+    /// Runs a command in a running container, for any client. Its standard input, output and error are passed as descriptors with this
     /// request, or else a socket to which the master side of its terminal is sent. It is killed when the client disconnects. Answered by
     /// [`ShimAnswer::ExecDone`].
     Session(SessionRequest),
@@ -189,7 +189,7 @@ pub struct LaunchRequest {
     /// Path of the termination message in a private view.
     #[serde(default)]
     pub message_path: String,
-    /// Whether the tail of the log stands in for an empty termination message on errors.
+    /// Whether the end of the log replaces an empty termination message after an error (`FallbackToLogsOnError`).
     pub message_from_logs: bool,
 }
 
@@ -256,10 +256,10 @@ impl LaunchRequest {
         self.watched.memory.is_some() || self.groups.iter().any(|group| group.oom.is_some())
     }
 
-    /// Whether the kernel may kill its processes for a limit of memory, its own or its pod's.
+    /// Whether the kernel may kill its processes for a memory limit, its own or its pod's.
     pub fn may_be_killed_for_memory(&self) -> bool {
-        let mut knobs = self.groups.iter().flat_map(|group| &group.knobs);
-        self.has_memory_bound() || knobs.any(|knob| knob.file.starts_with("memory."))
+        let mut files = self.groups.iter().flat_map(|group| &group.files);
+        self.has_memory_bound() || files.any(|file| file.name.starts_with("memory."))
     }
 }
 
@@ -275,13 +275,14 @@ pub struct SoftBounds {
     pub pids: Option<i64>,
 }
 
-/// A control group: a folder of the cgroup file system, and the settings in it.
+/// A control group: a folder of the cgroup file system, and the files to write in it.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ControlGroup {
     /// Its folder.
     pub folder: String,
-    /// Its settings.
-    pub knobs: Vec<ControlGroupFile>,
+    /// Its files. Keeps its earlier name in messages to running shims.
+    #[serde(rename = "knobs")]
+    pub files: Vec<ControlGroupFile>,
     /// The file for adding processes; `None` when the group only has child groups.
     #[serde(rename = "ingress_route")]
     pub procs_file: Option<String>,
@@ -292,8 +293,9 @@ pub struct ControlGroup {
 /// A file of a control group and its content.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ControlGroupFile {
-    /// The file.
-    pub file: String,
+    /// The name of the file.
+    #[serde(rename = "file")]
+    pub name: String,
     /// Its content.
     pub value: String,
     /// Whether the kernel may refuse it.
@@ -302,13 +304,13 @@ pub struct ControlGroupFile {
 
 impl ControlGroupFile {
     /// Makes a required setting.
-    pub fn required(file: &str, value: &str) -> ControlGroupFile {
-        ControlGroupFile { file: file.into(), value: value.into(), optional: false }
+    pub fn required(name: &str, value: &str) -> ControlGroupFile {
+        ControlGroupFile { name: name.into(), value: value.into(), optional: false }
     }
 
     /// Makes a setting that not every kernel has.
-    pub fn optional(file: &str, value: &str) -> ControlGroupFile {
-        ControlGroupFile { optional: true, ..ControlGroupFile::required(file, value) }
+    pub fn optional(name: &str, value: &str) -> ControlGroupFile {
+        ControlGroupFile { optional: true, ..ControlGroupFile::required(name, value) }
     }
 }
 
@@ -333,7 +335,7 @@ pub struct MountView {
     pub read_only: bool,
 }
 
-/// A command to run beside a container.
+/// A command to run in a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct ExecRequest {
     /// A number that the client chooses, returned with the answer.
@@ -346,13 +348,13 @@ pub struct ExecRequest {
     pub argv: Vec<String>,
     /// Milliseconds after which the command is killed.
     pub timeout: u64,
-    /// Whether processes that the command has started may continue after it has exited: a postStart hook may start what the container
-    /// needs.
+    /// Whether processes that the command has started may continue after it has exited: a postStart hook may start a server that the
+    /// container needs.
     #[serde(default)]
     pub keeps_leftovers: bool,
 }
 
-/// A command that a client runs beside a container.
+/// A command that a client runs in a container.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SessionRequest {
     /// The container.
@@ -445,7 +447,7 @@ pub enum ShimAnswer {
     Removed,
 }
 
-/// End of a command beside a container.
+/// End of a command in a container.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub enum ExecOutcome {
     /// Exit code.

@@ -231,8 +231,8 @@ mod tests {
     fn bad_addresses_are_refused_with_a_remedy() {
         for (text, expected) in [
             ("etcd://", "write etcd://HOST"),
-            ("etcd://a", "it has no prefix"),
-            ("etcd://a/", "it has no prefix"),
+            ("etcd://a", "the prefix is missing"),
+            ("etcd://a/", "the prefix is missing"),
             ("etcd://a:x/p", "write etcd://HOST"),
             ("etcd://a,,b/p", "write etcd://HOST"),
             ("etcd://a b/p", "without spaces"),

@@ -15,7 +15,7 @@ fn autoscaler_that_holds_its_size_is_as_wanted() {
     };
     let unasked = condition("ScalingActive", "False", "FailedGetResourceMetric", "missing request for cpu", new);
     let off = condition("ScalingActive", "False", "ScalingDisabled", "m", old);
-    for (conditions, desired, pretends, expected) in [
+    for (conditions, desired, is_preview, expected) in [
         (vec![&able, &active, &limited], 2, false, ConvergenceState::Converged),
         (vec![&able, &active], 3, false, ConvergenceState::Converging),
         (vec![&able, &off], 2, false, ConvergenceState::Converged),
@@ -31,7 +31,7 @@ fn autoscaler_that_holds_its_size_is_as_wanted() {
             "status": {"currentReplicas": 2, "desiredReplicas": desired, "conditions": conditions},
         });
         let key = Key::new(crate::object::Resource("horizontalpodautoscalers.autoscaling"), "default", "h");
-        let plane = ControlPlaneState { runs: true, pretends, ..ControlPlaneState::default() };
+        let plane = ControlPlaneState { runs: true, is_preview, ..ControlPlaneState::default() };
         let answer = explain(&mut world(&[scaler]), &key, &plane).unwrap();
         assert_eq!(answer.state(), expected, "{answer:#?}");
     }
@@ -61,7 +61,7 @@ fn autoscaler_whose_pods_request_nothing_is_found_before_any_measurement() {
         let answer = explain(
             &mut world,
             &key,
-            &ControlPlaneState { runs: true, pretends: true, ..ControlPlaneState::default() },
+            &ControlPlaneState { runs: true, is_preview: true, ..ControlPlaneState::default() },
         )
         .unwrap();
         let link = &answer.links[1];

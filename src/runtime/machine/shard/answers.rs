@@ -12,7 +12,7 @@ use crate::object::Str;
 use crate::world::Report;
 
 impl Shard {
-    /// Reads what a shim has said, and sees to it.
+    /// Reads and applies a shim's answers.
     pub(super) fn read_answers(&mut self, uid: &Str) {
         let Some(link) = self.pods.get_mut(uid).and_then(|pod| pod.link.as_mut()) else { return };
         link.flush();
@@ -24,7 +24,7 @@ impl Shard {
         }
         if let Some(pod) = self.pods.get_mut(uid).filter(|_| is_new) {
             pod.failing = None;
-            self.pursue(uid);
+            self.ensure_connection(uid);
         }
         match link_state {
             LinkState::Stays => {}

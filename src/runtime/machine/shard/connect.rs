@@ -1,6 +1,6 @@
-//! The way to a pod's shim: dial it; failing that take over the folder of a dead one; failing that start one; failing that try again soon.
+//! Connects to a pod's shim: dials it; if there is none, takes over the folder of a dead one; else starts one; else tries again soon.
 //!
-//! Never: asks anything of a shim but what the pod's pending requests need. Start reading at [`Shard::pursue`].
+//! Never: sends a shim more than the pod's pending requests. Start reading at [`Shard::ensure_connection`].
 
 use super::super::super::probe::{self, ProbeFinding};
 use super::super::super::wire::{self, RecordedState, ShimRecord, ShimRequest, VERSION};
@@ -23,12 +23,12 @@ impl Shard {
         pod.adopter = Some(adopter);
         match &mut pod.link {
             Some(link) => link.send(self.context.epoch, ShimRequest::Hello(None)),
-            None => self.pursue(uid),
+            None => self.ensure_connection(uid),
         }
     }
 
-    /// Does what the pod's pending requests need next.
-    pub(super) fn pursue(&mut self, uid: &Str) {
+    /// Sends the pod's pending requests; connects to its shim first if necessary.
+    pub(super) fn ensure_connection(&mut self, uid: &Str) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if let Some(link) = &mut pod.link {
             // Stops are kept until the shim has identified itself; another process at the socket would lose them.
@@ -217,7 +217,7 @@ impl Shard {
         }
         pod.link = Some(link);
         self.tokens.insert(token, uid.clone());
-        self.pursue(uid);
+        self.ensure_connection(uid);
     }
 
     /// The connection broke: the shim left, died, or dropped us.
@@ -235,7 +235,7 @@ impl Shard {
         match pod.failures {
             0 => {
                 pod.failures = 1;
-                self.pursue(uid);
+                self.ensure_connection(uid);
             }
             _ => self.retry_later(uid),
         }

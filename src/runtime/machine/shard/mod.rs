@@ -1,6 +1,6 @@
 //! One of the threads that hold the connections to shims. Each pod belongs to one thread, so requests to a pod keep their order.
 //!
-//! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::pursue`] gets a
+//! A pod has pending requests (starts not yet answered, stops, its removal) and at most one connection. [`Shard::ensure_connection`] gets a
 //! connection: it dials the shim, or takes over the folder of a dead shim, or starts a shim, or tries again soon.
 //! With more pods than descriptors for connections, [`parking`] closes the connections of idle ones.
 
@@ -131,25 +131,25 @@ struct ShardPod {
     again: Option<Instant>,
 }
 
-/// Subject of a piece of work: a pod, and the attempt that it starts, if any.
-struct Subject {
+/// The object of a piece of work: a pod, and the attempt to start, if any.
+struct WorkTarget {
     uid: Option<Str>,
     start: Option<(Str, u32)>,
 }
 
-impl Subject {
-    fn for_pod(uid: &Str) -> Subject {
-        Subject { uid: Some(uid.clone()), start: None }
+impl WorkTarget {
+    fn for_pod(uid: &Str) -> WorkTarget {
+        WorkTarget { uid: Some(uid.clone()), start: None }
     }
 
-    fn for_start(start: &Start) -> Subject {
-        Subject { uid: Some(start.pod_uid.clone()), start: Some((start.container.clone(), start.attempt)) }
+    fn for_start(start: &Start) -> WorkTarget {
+        WorkTarget { uid: Some(start.pod_uid.clone()), start: Some((start.container.clone(), start.attempt)) }
     }
 
-    fn for_effect(effect: &Effect) -> Subject {
+    fn for_effect(effect: &Effect) -> WorkTarget {
         match effect {
-            Effect::Start(start) => Subject::for_start(start),
-            other => Subject { uid: other.pod_uid().cloned(), start: None },
+            Effect::Start(start) => WorkTarget::for_start(start),
+            other => WorkTarget { uid: other.pod_uid().cloned(), start: None },
         }
     }
 }
@@ -216,17 +216,17 @@ impl Shard {
             // One command per turn, so that a report never waits for many starts.
             match self.inbox.pop() {
                 Some(ShardCommand::Effect(effect)) => {
-                    let subject = Subject::for_effect(&effect);
-                    self.contain(&subject, |shard| shard.carry_out(effect));
+                    let target = WorkTarget::for_effect(&effect);
+                    self.contain(&target, |shard| shard.carry_out(effect));
                 }
                 Some(ShardCommand::Adopt(uid, adopter)) => {
-                    self.contain(&Subject::for_pod(&uid), |shard| shard.adopt(&uid, adopter));
+                    self.contain(&WorkTarget::for_pod(&uid), |shard| shard.adopt(&uid, adopter));
                 }
                 Some(ShardCommand::Built(start, result)) => {
-                    self.contain(&Subject::for_start(&start), |shard| shard.finish_build(&start, result));
+                    self.contain(&WorkTarget::for_start(&start), |shard| shard.finish_build(&start, result));
                 }
                 Some(ShardCommand::Cleared(uid, result)) => {
-                    self.contain(&Subject::for_pod(&uid), |shard| shard.finish_removal(&uid, result));
+                    self.contain(&WorkTarget::for_pod(&uid), |shard| shard.finish_removal(&uid, result));
                 }
                 Some(ShardCommand::Quit) => return,
                 None => {}
@@ -245,7 +245,7 @@ impl Shard {
             } else if token == ANNOUNCEMENT {
                 self.read_announcements();
             } else if let Some(uid) = self.tokens.get(&token).cloned() {
-                self.contain(&Subject::for_pod(&uid), |shard| shard.read_answers(&uid));
+                self.contain(&WorkTarget::for_pod(&uid), |shard| shard.read_answers(&uid));
             }
         }
     }
@@ -268,15 +268,15 @@ impl Shard {
             if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.again = None;
             }
-            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&WorkTarget::for_pod(&uid), |shard| shard.ensure_connection(&uid));
         }
     }
 
     /// Runs work on one pod. When it panics, a start of it is refused with the panic's message, anything else is tried again later, and
     /// the other pods of this thread go on.
-    fn contain(&mut self, subject: &Subject, work: impl FnOnce(&mut Shard)) {
+    fn contain(&mut self, target: &WorkTarget, work: impl FnOnce(&mut Shard)) {
         let Err(message) = contain(|| work(self)) else { return };
-        match (&subject.uid, &subject.start) {
+        match (&target.uid, &target.start) {
             (Some(uid), Some((container, attempt))) => {
                 let refusal = image::ImageRefusal { reason: "InternalError", message };
                 self.refuse(uid, container, *attempt, refusal);
@@ -329,14 +329,14 @@ impl Shard {
                 self.missing_programs.forget_pod(&pod_uid, Some(&container));
                 let pod = self.pods.entry(pod_uid.clone()).or_default();
                 pod.stops.push((container.to_string(), attempt, (grace_seconds.max(0) as u64).saturating_mul(1000)));
-                self.pursue(&pod_uid);
+                self.ensure_connection(&pod_uid);
             }
             Effect::Remove { pod_uid } => {
                 self.building.retain(|(uid, _), _| *uid != pod_uid);
                 self.unbuilt.retain(|(uid, _)| *uid != pod_uid);
                 self.missing_programs.forget_pod(&pod_uid, None);
                 self.pods.entry(pod_uid.clone()).or_default().removing = true;
-                self.pursue(&pod_uid);
+                self.ensure_connection(&pod_uid);
             }
             Effect::Probe(probe) => self.exec(probe),
             Effect::Resize { pod_uid, container, attempt, limits } => {
@@ -396,7 +396,7 @@ impl Shard {
         pod.starts.push(launch.clone());
         match &mut pod.link {
             Some(link) => link.send(self.context.epoch, ShimRequest::Start(Box::new(launch))),
-            None => self.pursue(&start.pod_uid),
+            None => self.ensure_connection(&start.pod_uid),
         }
     }
 

@@ -9,7 +9,7 @@
 use super::super::super::wire::ShimRequest;
 use super::super::super::{descriptors, folder};
 use super::super::shim_link::{ParkState, ShimLink};
-use super::{MAX_RETRY, SHIM_TIMEOUT, Shard, ShardPod, Subject, pod_mut};
+use super::{MAX_RETRY, SHIM_TIMEOUT, Shard, ShardPod, WorkTarget, pod_mut};
 use crate::object::Str;
 use anyhow::{Context as _, Result};
 use rustix::net::RecvFlags;
@@ -77,7 +77,7 @@ impl Shard {
             let Some(uid) = self.link_budget.waiting.pop_front() else { break };
             let Some(pod) = self.pods.get_mut(&uid) else { continue };
             pod.queued = false;
-            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&WorkTarget::for_pod(&uid), |shard| shard.ensure_connection(&uid));
         }
         if !self.link_budget.waiting.is_empty() {
             self.drop_silent_links();
@@ -121,7 +121,7 @@ impl Shard {
             link.send(self.context.epoch, request);
         } else if pod.is_reachable() {
             pod.deferred.push(request);
-            self.pursue(uid);
+            self.ensure_connection(uid);
         }
     }
 
@@ -147,7 +147,7 @@ impl Shard {
             let uid = Str::from(uid);
             let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.parked) else { continue };
             pod.parked = false;
-            self.contain(&Subject::for_pod(&uid), |shard| shard.pursue(&uid));
+            self.contain(&WorkTarget::for_pod(&uid), |shard| shard.ensure_connection(&uid));
         }
     }
 

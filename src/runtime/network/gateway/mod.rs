@@ -4,7 +4,7 @@
 //! A control plane starts it, sends it the whole configuration over a socket ([`GatewayCommand`]), and gets back which listeners are open and
 //! which could not be opened ([`GatewayNews`]). When that control plane ends, the gateway keeps its configuration. The next one sends all of
 //! it again, and [`GatewayCommand::Settled`] drops entries that it did not send. The listening sockets stay open meanwhile, unless the next
-//! control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster runs any more.
+//! control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster runs.
 //!
 //! Never: reads an object, or decides about destinations. Start reading at [`main`]; [`link`] is the control plane's side.
 

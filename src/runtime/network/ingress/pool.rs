@@ -1,7 +1,8 @@
 //! Connections to endpoints, kept for further requests.
 //!
-//! A connection goes back to the pool when the response head has arrived, while the body is still on its way: the next user checks whether
-//! it is free. The oldest connections are checked first, because they are most likely free. So no task has to wait for the end of a body.
+//! A connection returns to the pool when the response head has arrived, before the end of the body: the next user checks whether it is
+//! free.
+//! The oldest connections are checked first, because they are most likely free. So no task has to wait for the end of a body.
 
 use crate::object::IgnorePoison;
 use crate::runtime::low_ports;

@@ -33,7 +33,7 @@ struct Flow {
     used: Instant,
 }
 
-/// Serves a socket at the address of another machine's pod until its task is aborted. `used`: told of each datagram.
+/// Serves a socket at the address of another machine's pod until its task is aborted. Each datagram updates `used`.
 pub async fn serve(socket: UdpSocket, to: SocketAddrV4, table: Arc<LinkTable>, used: Arc<UseClock>) {
     let socket = Arc::new(socket);
     let mut flows: HashMap<SocketAddr, Flow> = HashMap::new();
@@ -101,7 +101,7 @@ pub async fn relay_socket(stream: impl AsyncRead + AsyncWrite, socket: UdpSocket
     let back = async {
         let mut bytes = vec![0; MAX_DATAGRAM_BYTES];
         loop {
-            // An error tells that no server was there at the last datagram.
+            // An error means that no server was listening at the last datagram.
             let Ok(length) = socket.recv(&mut bytes).await else { continue };
             clock.touch();
             if write_frame(&mut writer, &bytes[..length]).await.is_err() {

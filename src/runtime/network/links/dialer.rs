@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 /// Header with the address of the client's pod.
 pub const SOURCE: &str = "kloop-source";
 
-/// Header with the protocol of what is carried, when it is not TCP.
+/// Header with the protocol of a carried connection that is not TCP.
 pub const PROTOCOL: &str = "kloop-protocol";
 pub const UDP: &str = "udp";
 

@@ -37,7 +37,7 @@ const REQUESTS: usize = 256;
 #[derive(Default)]
 pub struct OpenListeners(Mutex<HashMap<ListenedAddress, OpenListener>>);
 
-/// An address of another machine, and what is carried from there.
+/// An address of another machine, and the protocol that is carried from there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct ListenedAddress {
     to: SocketAddrV4,
@@ -123,7 +123,7 @@ impl OpenListeners {
         Ok(())
     }
 
-    /// Closes the sockets at addresses that belong to no other machine any more.
+    /// Closes the sockets at addresses that no longer belong to another machine.
     pub fn close_unlinked(&self, table: &LinkTable) {
         let mut open = self.0.lock().ignore_poison();
         open.retain(|place, _| table.peer_of(*place.to.ip()).is_some());

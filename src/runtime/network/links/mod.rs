@@ -37,7 +37,7 @@ use tokio_rustls::TlsAcceptor;
 /// Interval for trying to listen again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// HTTP/2's windows of a stream and of a connection: what may be on its way between two machines without an answer.
+/// HTTP/2's windows of a stream and of a connection, in bytes: the data that may be sent before the other machine acknowledges it.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Largest frame of data.

@@ -124,7 +124,7 @@ async fn connection_is_carried_both_ways_from_the_clients_address() {
     };
     let serve = async {
         let mut received = Vec::new();
-        // The end of what the client sends arrives, and the other direction still works.
+        // The end of the client's data arrives, and the other direction still works.
         server.read_to_end(&mut received).await.unwrap();
         server.write_all(b"thanks").await.unwrap();
         server.shutdown().await.unwrap();

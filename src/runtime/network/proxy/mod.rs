@@ -50,14 +50,14 @@ pub type BlockedPortsCallback = Box<dyn Fn(Key, Vec<BlockedListener>) + Send>;
 
 /// Starts the thread.
 pub fn start(state: &Path, tell: BlockedPortsCallback) -> io::Result<ProxyCommands> {
-    let (teller, commands) = unbounded_channel();
+    let (sender, commands) = unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let state = state.to_owned();
     let run = move || {
         LocalSet::new().block_on(&runtime, listen(commands, ProxyContext::new(&state), tell));
     };
     std::thread::Builder::new().name("proxy".into()).spawn(run)?;
-    Ok(teller)
+    Ok(sender)
 }
 
 /// State shared by all listeners.
@@ -67,16 +67,16 @@ struct ProxyContext {
     /// Addresses of other machines at which the gateway listens.
     remote: Rc<RefCell<RemoteAddresses>>,
     /// Worker threads.
-    hands: Rc<RefCell<WorkerPool>>,
+    workers: Rc<RefCell<WorkerPool>>,
     /// Session affinity.
     affinity: Arc<SessionAffinity>,
 }
 
 impl ProxyContext {
     fn new(state: &Path) -> ProxyContext {
-        let hands = Rc::new(RefCell::new(WorkerPool::new("proxy")));
+        let workers = Rc::new(RefCell::new(WorkerPool::new("proxy")));
         let remote = Rc::new(RefCell::new(RemoteAddresses::new(state)));
-        ProxyContext { tables: Rc::new(NetworkTables::for_state(state)), remote, hands, affinity: Arc::default() }
+        ProxyContext { tables: Rc::new(NetworkTables::for_state(state)), remote, workers, affinity: Arc::default() }
     }
 }
 
@@ -194,7 +194,7 @@ async fn listen(mut commands: UnboundedReceiver<ProxyCommand>, context: ProxyCon
 }
 
 impl WantedListeners {
-    /// Closes listeners that are not wanted any more. Returns whether there were any.
+    /// Closes listeners that are no longer needed. Returns whether there were any.
     async fn close(&mut self) -> bool {
         let is_wanted =
             |place: &ListenAddress| self.wanted.iter().any(|listener| listener.is_used && listener.place == *place);
@@ -264,7 +264,7 @@ impl ListenAddress {
             spawn_local(datagrams::serve(socket, places, affinity))
         } else {
             let listener = TcpListener::bind(self.at).await?;
-            let hands = context.hands.clone();
+            let workers = context.workers.clone();
             let serve = move |client: TcpStream, from: SocketAddr| {
                 let (choice, affinity) = (places(from), affinity.clone());
                 let places = choice.endpoints.iter().copied().map(SocketAddr::V4).collect();
@@ -272,7 +272,7 @@ impl ListenAddress {
                     SocketAddr::V4(place) => choice.taken(&affinity, place),
                     SocketAddr::V6(_) => {}
                 };
-                hands
+                workers
                     .borrow_mut()
                     .spawn_future(client, |client| async { drop(relay::carry(client, places, record_choice).await) });
             };

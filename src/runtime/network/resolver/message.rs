@@ -260,7 +260,7 @@ fn start_of_reply<'a>(asked: &Packet<'a>, code: RCODE) -> Packet<'a> {
     packet
 }
 
-/// Serializes a message within a length. Drops additional records first, then as many answers as necessary; the truncation flag then tells
+/// Serializes a message within a length. Drops additional records first, then as many answers as necessary; the truncation flag then asks
 /// the client to use TCP (RFC 2181, section 9).
 fn serialize_within(mut packet: Packet, limit: usize) -> Result<Vec<u8>, SimpleDnsError> {
     let is_short = packet.answers.len() + packet.additional_records.len() <= limit / MIN_RECORD_SIZE;
