@@ -1,4 +1,4 @@
-//! `config`: contexts in their file, and the one of a state file without an entry, whose settings are beside it; messages are kubectl's.
+//! `config`: contexts in their file, and the context of a state file without an entry; messages are kubectl's.
 
 use std::path::Path;
 use std::process::Command;
@@ -126,14 +126,14 @@ fn entries_of_a_kubeconfig_are_those_of_the_state_file() {
         assert_eq!(kloop(&state, words), (said.to_owned(), String::new(), true), "{words}");
     }
     for (words, error) in [
-        ("config set-cluster harbour --server=/a", "error: cannot set cluster \"harbour\": it is the file "),
+        ("config set-cluster harbour --server=/a", "error: cannot set cluster \"harbour\": it is the state file "),
         ("config delete-cluster sea", "error: cannot delete cluster sea, not in "),
-        ("config delete-context harbour", "error: cannot delete context harbour: it is the file "),
+        ("config delete-context harbour", "error: cannot delete context harbour: it is the state file "),
         ("config delete-user sam", "error: cannot delete user sam, not in "),
         ("config delete-user admin", "error: cannot delete user admin: everyone who can open "),
         ("config set users.sam x", "error: can't set a map to a value: "),
         ("config set colour x", "error: unable to parse colour after [] at api.Config\n"),
-        ("config set contexts.harbour.user x", "error: cannot change contexts.harbour.user: it is the file "),
+        ("config set contexts.harbour.user x", "error: cannot change contexts.harbour.user: it is the state file "),
         ("config unset contexts.sea.user", "error: current map key `sea` is invalid\n"),
         ("config set a", "error: Unexpected args: [a]\n"),
     ] {
@@ -306,7 +306,7 @@ fn servers_are_never_confused_with_this_cluster() {
             "error: \"kloop ps\" needs a state file, and the cluster is the server https://10",
         ),
         ("get pods -s https://127.0.0.1:9", "The connection to the server 127.0.0.1:9 was refused"),
-        ("get pods --context a --state b.db", "error: --state names the file b.db, and the context another one: "),
+        ("get pods --context a --state b.db", "error: --state names the file b.db, but the context names "),
         (
             "get pods --context sea",
             "Error in configuration: context was not found for specified context: sea\nhint: kloop config get-contexts lists",

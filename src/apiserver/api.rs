@@ -334,7 +334,7 @@ impl Api {
         self.read_for(self.user.as_deref().filter(|_| self.checks_access), look)
     }
 
-    /// Reads the state as the server itself, whoever asks: the configuration of admission.
+    /// Reads the state with the server's own permissions, such as the configuration of admission.
     pub fn read_as_server<T>(&self, look: impl FnOnce(&dyn Transaction) -> ApiResult<T>) -> ApiResult<T> {
         self.read_for(None, look)
     }

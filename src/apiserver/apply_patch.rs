@@ -170,7 +170,7 @@ mod tests {
             apply(&json!({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about}), "a")
                 .unwrap();
         assert_eq!(done.object.text(&["message"]), Some("x"), "the other manager still applies it");
-        // No other manager is left; the newer group does not let the note change.
+        // No other manager is left, and the newer group forbids a change of the note.
         assert_eq!(apply(&newer("y"), "b").err().unwrap().reason, Reason::Invalid);
     }
 

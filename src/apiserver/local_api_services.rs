@@ -111,7 +111,8 @@ impl LocalVersions {
         Ok(LocalVersions { kinds: txn.kinds().clone(), since: since.unwrap_or_default().to_owned() })
     }
 
-    /// Returns the APIServices that come (true) and go (false) with an entry of the log: of versions that no other definition serves.
+    /// Returns the APIServices that an entry of the log adds (true) or removes (false): those of versions that no other definition
+    /// serves.
     pub fn changes(&self, entry: &LogEntry) -> Vec<(Object, bool)> {
         let stored = entry.change.stored();
         if stored.key.resource != DEFINITIONS {

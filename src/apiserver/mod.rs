@@ -153,7 +153,7 @@ pub struct DeleteOptions {
     pub only_marks: bool,
 }
 
-/// A write that went through.
+/// A successful write.
 #[derive(Clone, Debug)]
 pub struct WriteReply {
     /// The object after the write, or before its deletion.

@@ -142,7 +142,7 @@ impl WriteInputs {
         }
     }
 
-    /// Takes the questions that the last attempt could not go on without.
+    /// Takes the requests whose answers the last attempt lacked.
     pub fn take_missing(&mut self) -> Vec<(QuestionId, WebhookQuestion)> {
         std::mem::take(&mut self.missing)
     }

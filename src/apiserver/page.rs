@@ -114,7 +114,7 @@ pub fn page(api: &Api, listing: &ListRequest<'_>) -> ApiResult<ListPage> {
     Ok(ListPage { objects, revision, more, remaining })
 }
 
-/// Objects that came and went between the moment of a list and now.
+/// Numbers of objects that were created and deleted between the revision of a list and now.
 struct CountChange {
     created: Vec<ListPosition>,
     deleted: Vec<ListPosition>,
@@ -216,7 +216,7 @@ fn list_all(txn: &dyn Transaction, listing: &ListRequest<'_>) -> ApiResult<Vec<O
     Ok(objects)
 }
 
-/// The wanted objects in order, at most so many.
+/// The wanted objects in order, up to a limit.
 fn list_limited(
     read: &dyn StoreRead,
     listing: &ListRequest<'_>,

@@ -45,7 +45,7 @@ impl ListSelection {
         labels && self.fields.as_ref().is_none_or(|selector| fields_match(kind, object, selector))
     }
 
-    /// Whether an object with this text may be wanted: a look without parsing, for the lists and watches of all kubelets.
+    /// Whether an object with this text may be wanted. Scans the text without parsing, for the lists and watches of all kubelets.
     pub fn may_admit(&self, body: &str) -> bool {
         let fields = self.fields.as_ref().map(FieldSelector::requirements).unwrap_or_default();
         fields.iter().all(|(field, op, value)| {

@@ -8,7 +8,7 @@ use super::{ApiResult, WriteOptions, WriteReply, conversion, read};
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
 
-/// Gives an object as many replicas as a Scale says, in a version of its kind; the Scale may rely on a revision and a uid.
+/// Sets an object's replicas to those of a Scale, in a version of its kind. The Scale may contain a revision and a uid as preconditions.
 pub fn rescale(
     txn: &mut dyn Transaction,
     (kind, api_version): (&Kind, &str),

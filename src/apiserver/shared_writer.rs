@@ -347,7 +347,7 @@ mod tests {
             store.read().unwrap().get(&key(name)).unwrap().is_some()
         }
 
-        /// Waits until so many threads wait for the writer.
+        /// Waits until this number of threads wait for the writer.
         fn wait_for_waiting(&self, count: usize) {
             while self.writer.lock().waiting.len() < count {
                 std::thread::yield_now();

@@ -2,7 +2,7 @@
 //!
 //! [`compile`] parses, expands macros, checks types and limits; [`eval::Context`] evaluates with a limit on the cost. Expressions
 //! are data of users: depth, length, size, cost and work are bounded, and nothing panics.
-//! Never: knows a kind, reads a clock, or asks anybody but the [`foreign::authorizer::Authorize`] that the caller gives.
+//! Never: knows a kind, reads a clock, or calls anything outside but the [`foreign::authorizer::Authorize`] of the caller.
 //! Start reading at [`compile`].
 
 pub mod ast;

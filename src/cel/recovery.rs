@@ -6,7 +6,7 @@
 use super::lex::{NAMES, Token, TokenKind};
 use super::source::Issue;
 
-/// A set of kinds of tokens; [`EMPTY`] says that the rule may end here.
+/// A set of kinds of tokens; with [`EMPTY`] the rule may end here.
 pub type Set = u32;
 
 /// The rule may end here.
@@ -27,7 +27,7 @@ pub const START: Set = TokenKind::OpenBracket.bit()
     | TokenKind::String.bit()
     | TokenKind::Bytes.bit()
     | TokenKind::Ident.bit();
-/// The tokens that go on after an operand.
+/// The tokens that continue an expression after an operand.
 pub const OPERATORS: Set = TokenKind::Relation.bit()
     | TokenKind::And.bit()
     | TokenKind::Or.bit()
@@ -205,7 +205,7 @@ impl Tokens {
         Ok(true)
     }
 
-    /// Reports a token that does not continue a loop, and skips until one does or an outer rule can go on.
+    /// Reports a token that does not continue a loop, and skips until one does or an outer rule can continue.
     pub fn skip_unwanted(&mut self, set: Set) -> Result<(), GaveUp> {
         if self.is_recovering {
             return Ok(());

@@ -1,6 +1,6 @@
 //! The verbs of API requests that Kubernetes knows, for `auth can-i`, `create role` and completion.
 //!
-//! Never: decides what a user may do; a rule may name other verbs, too.
+//! Never: limits rules to these verbs.
 
 /// Verbs of requests for resources, as `kubectl auth can-i` knows them.
 pub const RESOURCE_VERBS: [&str; 15] = [

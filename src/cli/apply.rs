@@ -99,7 +99,7 @@ enum ApplyCaller {
     /// None: this is `kloop apply`.
     #[default]
     Apply,
-    /// `kloop up`, which starts a control plane itself, and removes what is taken out of the manifests.
+    /// `kloop up`, which starts a control plane itself, and deletes objects that are removed from the manifests.
     Up {
         /// Whether each object is printed.
         is_quiet: bool,
@@ -125,7 +125,7 @@ impl Args {
         Args { files, caller: ApplyCaller::Up { is_quiet }, ..args }
     }
 
-    /// Reduces an applied object to its identity, unless it is printed later or `kloop up` goes on with it. Thousands of whole objects take
+    /// Reduces an applied object to its identity, unless it is printed later or `kloop up` uses it. Thousands of whole objects take
     /// much memory.
     fn reduce(&self, object: Object) -> Object {
         let is_needed = self.change.print.has_format() || self.caller != ApplyCaller::Apply;
@@ -143,7 +143,7 @@ impl Args {
     }
 }
 
-/// Applies the manifests and returns the objects as stored, or only their identities if nobody needs more. With `again`, unchanged objects
+/// Applies the manifests and returns the objects as stored, or only their identities if the caller needs no more. With `again`, unchanged objects
 /// are not printed.
 fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;

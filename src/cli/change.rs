@@ -27,7 +27,7 @@ pub fn change(
     change_part(context, target, UpdatePart::Main, dry_run, edit)
 }
 
-/// Changes a part of the object as it stands now.
+/// Changes a part of the current object.
 pub fn change_part(
     context: &mut CommandContext,
     target: &Target,
@@ -82,7 +82,7 @@ fn patch_difference(
     let merges = merge_rules::schema_for(old.api_version(), kind.kind).is_some() && part != UpdatePart::Scale;
     let language = if merges { PatchType::Strategic } else { PatchType::Merge };
     let change = match part {
-        // The body of this subresource is a Scale, whatever the kind.
+        // The body of this subresource is a Scale for every kind.
         UpdatePart::Scale => json!({"spec": {"replicas": new.int(&kind.replicas().0)}}),
         _ => three_way(kind, Some(&old.0), new, old, true)?,
     };

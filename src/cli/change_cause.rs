@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::Path;
 
-/// The annotation that tells why an object was changed. A rollout's history shows it.
+/// The annotation with the reason for a change. `rollout history` shows it.
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 
 /// The verbs that take `--record`, as in kubectl.

@@ -1,8 +1,8 @@
 //! `kloop config`: contexts, the names of state files with a namespace and a user.
 //!
-//! Each subcommand reads [`LoadedConfig`], and changes the file of contexts as kubectl changes a kubeconfig. The state file that is
-//! used without a context has one of its own, whose name and namespace are beside that file.
-//! Never: opens the state, but for the settings beside it.
+//! Each subcommand reads [`LoadedConfig`], and changes the file of contexts as kubectl changes a kubeconfig. A state file that is
+//! used without a context is a context itself, whose name and namespace are stored in the state's folder.
+//! Never: opens the state; reads only these settings.
 
 mod context_entries;
 mod credentials;

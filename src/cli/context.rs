@@ -56,7 +56,7 @@ pub struct CommandContext {
     warned: Vec<String>,
     /// The warnings of the last build of a kustomization.
     build_warnings: Vec<String>,
-    /// The line that tells how far long work is.
+    /// The line with the progress of long work.
     progress: ProgressLine,
     /// Name of the writer in the log of changes: the verb and the process.
     writer: String,
@@ -103,7 +103,7 @@ impl CommandContext {
         }
     }
 
-    /// Names the writer in the log of changes by the verb and this process, so that the changes of different commands can be told apart.
+    /// Names the writer in the log of changes by the verb and this process, so that the changes of different commands are distinguishable.
     pub fn name_writer(&mut self, verb: &str) {
         self.writer = format!("kloop {verb}#{}", std::process::id());
     }
@@ -236,7 +236,7 @@ impl CommandContext {
         }
     }
 
-    /// Stores the default namespace of the state file; an empty one stands for `default`.
+    /// Stores the default namespace of the state file; an empty one means `default`.
     pub fn set_default_namespace(&mut self, namespace: &str) -> CliResult {
         // Create the cluster first, so that its folder gets the right permissions.
         self.api()?;
@@ -422,7 +422,7 @@ impl CommandContext {
         self.clock()()
     }
 
-    /// Returns a function that tells the time like [`CommandContext::now`], while the context is in use.
+    /// Returns a function with the result of [`CommandContext::now`], for use while the context is borrowed.
     pub fn clock(&self) -> impl Fn() -> Time + use<> {
         let past = self.past;
         move || past.unwrap_or_else(Time::now)
@@ -536,7 +536,7 @@ impl CommandContext {
 fn no_server() -> Failure {
     Failure::plain("internal error: this command needs a server")
 }
-/// Warns that the server's custom kinds are not known, whose names then look unknown.
+/// Warns that the server's custom kinds could not be read, so that commands do not know their names.
 fn warn_about_definitions(error: &ClientError) {
     eprintln!(
         "warning: cannot read the CustomResourceDefinitions of the server, so that only built-in kinds are known: {error}"

@@ -1,7 +1,6 @@
 //! Settings of a cluster's context, which kubectl keeps in a kubeconfig: its name and its default namespace.
 //!
-//! Each is one line in a file beside the state. Never: opens the state; settings can be read
-//! without a cluster.
+//! Each is one line in a file in the state's folder. Never: opens the state; settings can be read without a cluster.
 
 use crate::kinds;
 use crate::runtime::folder;
@@ -18,7 +17,7 @@ pub fn default_namespace(state: &Path) -> String {
     kept.unwrap_or_else(|| "default".to_owned())
 }
 
-/// Stores the default namespace; an empty one stands for `default`.
+/// Stores the default namespace; an empty one means `default`.
 pub fn set_default_namespace(state: &Path, namespace: &str) -> anyhow::Result<()> {
     write(&namespace_path(state), namespace)
 }

@@ -99,7 +99,7 @@ pub fn print_hint_for(kind: &Kind, dry_run: DryRun, context: &mut CommandContext
     print_remedy(context)
 }
 
-/// Prints the age of the state, if no control plane keeps it up to date any more.
+/// Prints the age of the state, if no control plane updates it.
 pub fn print_age(context: &mut CommandContext) -> CliResult {
     if context.reads_past() {
         return Ok(());
@@ -113,7 +113,7 @@ pub fn print_age(context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Prints what may help after an object was not found: the namespace that has it, or the command that makes a cluster.
+/// Prints a remedy after an object was not found: the namespace that has it, or the command that creates a cluster.
 pub fn print_remedy_of_missing(context: &mut CommandContext, failure: &Failure) -> CliResult {
     if let PlaneState::NoCluster = plane_state(context)? {
         return print_hint(context);

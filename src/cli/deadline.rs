@@ -15,7 +15,7 @@ const MAX_HINT_WAIT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The wait between two reads from a server.
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Time for a control plane that the same script has started to come up.
+/// Time for a control plane that the same script has just started to become ready.
 const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// Waits for changes of the state, up to a deadline.

@@ -1,4 +1,4 @@
-//! `kloop down`: deletes what was applied to a cluster, and ends its processes and its control plane.
+//! `kloop down`: deletes the applied objects of a cluster, and ends its processes and its control plane.
 //!
 //! Never: deletes the data of a claim without `--volumes`. Start reading at [`find_targets`].
 
@@ -20,11 +20,11 @@ use jiff::SignedDuration;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-/// End everything that runs in the cluster.
+/// Stop everything that runs in the cluster.
 ///
 /// Deletes the workloads and Services of all namespaces and everything that was applied, ends their processes, and stops the
 /// control plane that "kloop up --detach" left running. Persistent volume claims and their data stay, unless --volumes is given.
-/// Objects that were made by other commands, such as "kloop create configmap", stay too. "kloop up" starts anew.
+/// Objects that were made by other commands, such as "kloop create configmap", stay too. "kloop up" starts the application again.
 /// On a machine that has joined a cluster elsewhere, it ends the processes of the node's pods; their objects stay at the server.
 #[derive(clap::Args)]
 #[command(
@@ -61,7 +61,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let kinds = context.kinds().clone();
     let (mut targets, kept) = context.read_view(|txn| find_targets(txn, &kinds, args.volumes))?;
-    // Namespaces come last, so that a line is printed for each object in them.
+    // Namespaces are deleted last, so that a line is printed for each object in them.
     targets.sort_by_key(|(kind, _)| kind.resource == "namespaces");
     let deleted = delete_all(context, targets)?;
     let home = context.api()?.store().home().to_owned();

@@ -300,7 +300,7 @@ impl EditedFile {
         };
         match status {
             Ok(status) if status.success() => {}
-            // For a file or a folder of PATH without permission, execvp says that access is denied; Go goes on to the next folder.
+            // For a file or a folder of PATH without permission, execvp returns EACCES; Go continues with the next folder.
             Err(error) if error.kind() == ErrorKind::NotFound || is_nowhere(&editor) => {
                 return Err(Failure::plain(format!("unable to launch the editor {editor:?}")));
             }

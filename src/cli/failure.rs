@@ -63,7 +63,7 @@ impl Failure {
         rest.starts_with(" not found").then(|| (resource.to_owned(), name.to_owned()))
     }
 
-    /// Whether a running control plane may be what is missing: a process was not there, or was not measured.
+    /// Whether a running control plane may help: a process did not exist, or was not measured.
     pub fn needs_control_plane(&self) -> bool {
         let texts =
             ["unable to upgrade connection: pod ", "unable to forward port because pod", "metrics not available yet"];

@@ -92,7 +92,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// An object from a kustomization, with the file that it comes from.
+    /// An object from a kustomization, with its file.
     pub fn built(built: BuildResource) -> Manifest {
         let (object, origin) = (built.object, built.origin);
         Manifest {
@@ -274,7 +274,7 @@ fn definitions_first(kinds: &KindRegistry, mut manifests: Vec<Manifest>) -> Vec<
     manifests
 }
 
-/// Expands a path: a file to itself, a folder to its manifests, and a pattern to what it matches.
+/// Expands a path: a file to itself, a folder to its manifests, and a pattern to the matching files.
 fn expand(name: &str, recursive: bool) -> CliResult<Vec<PathBuf>> {
     let is_missing = Path::new(name).metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let found = if is_missing && PathPattern::is_pattern(name) { glob(name)? } else { vec![name.into()] };

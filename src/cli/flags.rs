@@ -249,7 +249,7 @@ pub struct DeletionFlags {
     /// created by a ReplicationController). Defaults to background.
     #[arg(long, value_name = "HOW", default_value = "background", num_args = 0..=1, default_missing_value = "background", require_equals = true)]
     cascade: String,
-    /// Accepted for compatibility with kubectl; what has to be gone before the verb goes on is waited for.
+    /// Accepted for compatibility with kubectl. The verb always waits for the deletion of objects that it replaces.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     wait: Option<bool>,
 }

@@ -432,7 +432,7 @@ impl Args {
     }
 }
 
-/// Kinds beside workloads whose objects the control plane makes.
+/// Kinds whose objects the control plane creates, in addition to those of workloads.
 const MADE_BY_LOOPS: [&str; 3] = ["nodes", "endpoints", "endpointslices.discovery.k8s.io"];
 
 fn print_tables(

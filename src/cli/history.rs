@@ -1,4 +1,4 @@
-//! `kloop history`: prints who changed what and when, from the log of changes.
+//! `kloop history`: prints the log of changes: time, writer, object and fields of each change.
 //!
 //! Never: changes the log; [`super::undo`] makes new changes. Start reading at [`run`]. [`format_entries`] defines the form of an entry.
 
@@ -48,7 +48,7 @@ pub struct Args {
     /// Show at most this many changes, the newest.
     #[arg(long, default_value_t = 20, value_name = "NUMBER")]
     limit: usize,
-    /// Show changes after a revision or time, or since so long ago, as in --since=-10m.
+    /// Show changes after a revision, a time (RFC3339), or a time ago, as in --since=-10m.
     #[arg(long, value_name = "REVISION|TIME|-DURATION", allow_hyphen_values = true)]
     since: Option<String>,
     /// Show changes of commands or loops whose name begins with this.
@@ -62,7 +62,7 @@ pub struct Args {
 /// Entries of the log that are read at once.
 const BATCH: usize = 256;
 
-/// Kinds that loops write all the time, and that say nothing about what changed.
+/// Kinds that loops write frequently. They are left out because they do not show a user's changes.
 const FREQUENT: [&str; 3] = ["events", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
 
 /// A change of an object.
@@ -118,7 +118,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     context.print_styled(&text)
 }
 
-/// Returns the keys that arguments name. The objects need not exist any more.
+/// Returns the keys that arguments name. The objects may have been deleted.
 pub fn parse_keys(context: &mut CommandContext, words: &[String]) -> CliResult<Vec<Key>> {
     match targets::parse(context.kinds(), words)? {
         Targets::Named(named) => {
@@ -206,7 +206,7 @@ fn format_name(key: &Key, kinds: &KindRegistry) -> String {
     format!("{kind}/{}{place}", key.name)
 }
 
-/// Formats entries that come newest first, the newest last: a line for each, and one below it for each field.
+/// Formats entries, which are sorted newest first, with the newest last: a line for each, and one below it for each field.
 fn format_entries(entries: &[HistoryEntry], kinds: &KindRegistry, now: Time) -> String {
     let revisions = entries.iter().map(|entry| entry.revision.to_string().len()).max().unwrap_or(0);
     let writers = entries.iter().map(|entry| entry.by.chars().count()).max().unwrap_or(0);

@@ -21,8 +21,8 @@ const MAX_LIFETIME_SECONDS: u64 = 10 * 365 * 24 * 3600;
 /// Write a kubeconfig with a new client certificate.
 ///
 /// Without --user it is one of the administrator. Another user may do what roles and bindings allow, for themselves and for their
-/// groups. The certificate is signed by the cluster's authority, and counts until it expires: it cannot be taken back, but its
-/// user's bindings can.
+/// groups. The certificate is signed by the cluster's authority, and is valid until it expires. It cannot be revoked, but the
+/// bindings of its user can be deleted.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--user=NAME] [--group=GROUP]...",

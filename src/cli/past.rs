@@ -9,7 +9,7 @@ use crate::store::{StoreError, past};
 /// `--at` of commands that read objects.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AtFlag {
-    /// Show the cluster as it was: at a revision, at a time (RFC3339), or so long ago, as in --at=-10m.
+    /// Show the cluster at a revision, at a time (RFC3339), or at a time ago, as in --at=-10m.
     #[arg(long, value_name = "REVISION|TIME|-DURATION", allow_hyphen_values = true)]
     at: Option<String>,
 }
@@ -78,7 +78,7 @@ pub fn find_revision(context: &mut CommandContext, text: &str) -> CliResult<u64>
     revision.ok_or_else(|| revision_failure(context, StoreError::Expired { floor }))
 }
 
-/// Explains that a revision is not kept any more, or does not exist yet.
+/// Explains that a revision is compacted, or does not exist yet.
 fn revision_failure(context: &mut CommandContext, error: StoreError) -> Failure {
     let floor = match error {
         StoreError::Expired { floor } => floor,

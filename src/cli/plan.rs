@@ -40,7 +40,7 @@ kloop plan -f web.yaml --until 10s"
 pub struct Args {
     #[command(flatten)]
     files: FileFlags,
-    /// Maximum simulated time. Progress deadlines are ten minutes unless the manifest says otherwise.
+    /// Maximum simulated time. Progress deadlines are ten minutes unless the manifest sets another one.
     #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = time::parse_duration)]
     until: SignedDuration,
     #[command(flatten)]

@@ -116,13 +116,13 @@ fn is_executable(path: &Path) -> bool {
     path.is_file() && may_execute(path)
 }
 
-/// Becomes the plugin that answers these words. Returns the failure to do so; nothing where there is no such plugin.
+/// Replaces this process by the plugin for these words. Returns the error if that fails, and `None` if there is no such plugin.
 pub fn replace_with_plugin(words: &[OsString]) -> Option<Failure> {
     let names: Vec<String> = words.iter().map_while(name_part).collect();
     if names.is_empty() {
         let is_flag = |word: &&OsString| word.to_string_lossy().starts_with('-');
         let flag = words.first().filter(is_flag)?;
-        // The flag's value may look like the plugin's name.
+        // The flag's value may equal the plugin's name.
         let rest: Vec<OsString> = words.iter().skip_while(is_flag).cloned().collect();
         let is_meant = (0..rest.len().min(2)).any(|place| find(&rest[place..]).is_some());
         let text = format!("flags cannot be placed before plugin name: {}", flag.to_string_lossy());
@@ -133,7 +133,7 @@ pub fn replace_with_plugin(words: &[OsString]) -> Option<Failure> {
     Some(Failure::plain(format!("cannot run {}: {}", program.display(), io_error_text(error))))
 }
 
-/// A word as it stands in the name of a plugin; nothing for a flag.
+/// A word in the form that plugin names use; `None` for a flag.
 fn name_part(word: &OsString) -> Option<String> {
     let text = word.to_str().filter(|text| !text.starts_with('-') && !text.is_empty() && !text.contains('/'))?;
     Some(text.replace('-', "_"))

@@ -36,7 +36,7 @@ const ANNOTATIONS: [&str; 6] = [
 const JOB_LABELS: [&str; 4] =
     ["controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"];
 
-/// Returns an object without its status and what the server has set, ready to be created.
+/// Returns an object without its status and the fields that the server sets, ready to be created.
 pub fn strip_server_fields(object: &Object, kind: &Kind) -> Object {
     let mut object = object.clone();
     object.unset(&["status"]);

@@ -80,7 +80,7 @@ fn for_kubectl(text: &str) -> String {
     out
 }
 
-/// Whether what follows the name is the end of a quotation, or the rest of a command that kubectl has.
+/// Whether the text after the name is the end of a quotation, or the rest of a kubectl command.
 fn is_about_kubectl(after: &str) -> bool {
     let Some(after) = after.strip_prefix(' ') else { return after.starts_with(['"', '\'']) };
     let verb: String = after.chars().take_while(|letter| letter.is_ascii_alphabetic() || *letter == '-').collect();

@@ -1,7 +1,7 @@
-//! A line on standard error that tells how far long work is. It is drawn on a terminal only, after half a second, and erased
+//! A line on standard error with the progress of long work. It is drawn on a terminal only, after half a second, and erased
 //! before anything else is printed.
 //!
-//! Never: computes progress, or writes where no terminal shows it. Start reading at [`ProgressLine::show`].
+//! Never: computes progress, or writes to anything but a terminal. Start reading at [`ProgressLine::show`].
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl ProgressLine {
         self.started = None;
     }
 
-    /// Returns what to write at a time, if the line is due.
+    /// Returns the text to write at a time, if the line is due.
     fn frame(&mut self, now: Instant, text: impl FnOnce() -> String) -> Option<String> {
         let started = *self.started.get_or_insert(now);
         let is_due = self.drawn.is_none_or(|drawn| now.duration_since(drawn) >= MIN_DRAW_INTERVAL);

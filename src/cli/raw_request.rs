@@ -61,7 +61,7 @@ impl RawFlag {
     }
 }
 
-/// Refuses what kubectl refuses; returns the file of the body.
+/// Refuses the same combinations of flags as kubectl. Returns the file of the body.
 fn check<'a>(method: &str, path: &str, files: &'a FileFlags, output: Option<&str>) -> CliResult<Option<&'a str>> {
     let fits = match files.filenames.len() {
         0 => method == "DELETE",

@@ -213,7 +213,7 @@ pub fn start_pod_api(
     let server = match serve::open_for_pods(audit, address, context) {
         Ok(server) => server,
         Err(error) => {
-            context.print_notice(&format!("hint: programs in pods do not find the API: {error}"));
+            context.print_notice(&format!("hint: no API server for pods on this machine: {error}"));
             return Ok(None);
         }
     };
@@ -222,8 +222,8 @@ pub fn start_pod_api(
     RunningServer::start(server, settings).map(Some)
 }
 
-/// Lets a server answer as the kubelet of this machine's node, too, at the node's address and a port that the node's status tells. Without a
-/// port, the node has no kubelet for other programs. A joined node has its server already.
+/// Makes a server also answer as the kubelet of this machine's node, at the node's address and a port that is set in the node's status.
+/// Without a free port, other programs cannot reach a kubelet of the node. A joined node has its server already.
 fn serve_as_kubelet(server: HttpServer, settings: &mut ControlSettings) -> HttpServer {
     let Some(node) = settings.node.as_mut().filter(|_| !joined_node::is_copy(&settings.state)) else { return server };
     let bind = |port| TcpListener::bind((node.address, port));
@@ -414,7 +414,7 @@ fn lead(
     }
     let control = ControlLoop::start(api, leadership, own_settings)?;
     match &settings.node {
-        Some(node) if !leads => print_line(log_sink, format!("runs the pods of node {} meanwhile", node.name)),
+        Some(node) if !leads => print_line(log_sink, format!("standing by; runs the pods of node {}", node.name)),
         _ if args.watch => print_ready(settings, log_sink),
         _ => {}
     }

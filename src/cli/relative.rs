@@ -1,5 +1,4 @@
-//! Paths in a manifest that are relative to it: `image: ./server` means the server beside the
-//! manifest.
+//! Paths in a manifest that are relative to it: `image: ./server` means the file `server` in the manifest's folder.
 //!
 //! The manifest's folder is recorded for the kubelet in an annotation of the pod or pod template.
 //! This is done only if the manifest contains a relative path, so that others stay unchanged.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Serve the Kubernetes REST API.
 ///
-/// The address of the server and the token for clients are written to a kubeconfig file beside the state. This does not run the
+/// The address of the server and the token for clients are written to a kubeconfig file in the state's folder. This does not run the
 /// control plane: run `kloop reconcile --watch` as well.
 #[derive(clap::Args)]
 #[command(
@@ -41,7 +41,7 @@ pub struct Args {
     /// The IP address on which to serve on.
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     address: IpAddr,
-    /// File to write the server's address and token to [default: `kubeconfig` beside the state].
+    /// File to write the server's address and token to [default: `kubeconfig` in the state's folder].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Require no token: every user of this machine gets full access, over plain HTTP to localhost.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The protocols, the best one first.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
-/// The wait between two looks at the size of the terminal and at signals.
+/// Interval for checking the size of the terminal and signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A channel of a session; the value is its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

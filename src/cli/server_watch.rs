@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const MAX_EVENT_WAIT: Duration = Duration::from_secs(3600);
 /// The wait before a list after a watch that failed.
 const RELIST_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of objects whose revisions are remembered, by which a list after a watch reports only what has changed.
+/// Maximum number of objects whose revisions are remembered, so that a list after a watch reports only changed objects.
 const MAX_REMEMBERED: usize = 1_000_000;
 
 /// The objects of a watch.
@@ -42,7 +42,7 @@ pub struct WatchBounds {
     pub until: Option<Instant>,
 }
 
-/// Called with a change and its objects. Says whether the watch goes on.
+/// Called with a change and its objects. Returns whether the watch continues.
 pub type WatchReport<'r> = dyn FnMut(&mut CommandContext, EventKind, &[Object]) -> CliResult<ControlFlow<()>> + 'r;
 
 /// Reports the objects and their changes until the report ends the watch, or the time is over.
@@ -139,7 +139,7 @@ fn follow(
                     }
                     revision = next;
                 }
-                // An end after minutes is usual: the next watch goes on.
+                // Servers end a watch after minutes: the next watch continues.
                 Err(None) => break,
                 Err(Some(error)) if error.code() == 410 || error.is_temporary() => {
                     return Ok(ControlFlow::Continue(()));
@@ -157,7 +157,7 @@ fn ended(context: &CommandContext, error: ClientError) -> Failure {
     }
 }
 
-/// Reports an event. Returns the revision from which the next watch goes on, and whether this one does.
+/// Reports an event. Returns the revision at which the next watch continues, and whether this one continues.
 fn report_line(
     line: WatchLine,
     known: &mut BTreeMap<String, Object>,

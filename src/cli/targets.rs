@@ -228,7 +228,7 @@ impl ScopeFlags {
         Scope { words, files, select, all: self.all, ..Scope::default() }
     }
 
-    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, whatever `-l` says.
+    /// Like [`ScopeFlags::with_arguments`], for a verb with `--local`. Then kubectl takes all objects of the files, and ignores `-l`.
     pub fn with_local<'a>(&'a self, words: &'a [String], local: bool) -> Scope<'a> {
         let scope = self.with_arguments(words);
         Scope { local, select: scope.select.filter(|_| !local), ..scope }
@@ -505,7 +505,7 @@ pub fn prepare_object(manifest: &Manifest, kind: &Kind, key: &Key) -> Object {
     object
 }
 
-/// Prints a hint for each repeated key. As in kubectl, the last value counts, whatever the validation.
+/// Prints a hint for each repeated key. As in kubectl, the last value counts, for every mode of validation.
 pub fn hint_duplicates(context: &mut CommandContext, manifests: &[Manifest]) {
     let hints = manifests.iter().flat_map(|manifest| {
         let hint = |DuplicateKey { path, line, .. }: &DuplicateKey| {

@@ -39,10 +39,10 @@ kloop undo -10m --dry-run
 kloop undo 120"
 )]
 pub struct Args {
-    /// A revision, a time (RFC3339), or so long ago, as in -10m.
+    /// A revision, a time (RFC3339), or a time ago, as in -10m.
     #[arg(value_name = "REVISION", allow_hyphen_values = true)]
     to: Option<String>,
-    /// Print what would be done, without doing it.
+    /// Print the changes without making them.
     #[arg(long)]
     dry_run: bool,
 }
@@ -73,7 +73,7 @@ struct UndoTarget {
 }
 
 impl UndoTarget {
-    /// The word for what is done to the object.
+    /// The past participle for the change of the object, such as `deleted`.
     fn word(&self) -> &'static str {
         match (&self.before, &self.now) {
             (None, _) => "deleted",
@@ -138,7 +138,7 @@ fn print_target(context: &mut CommandContext, target: &UndoTarget, dry_run: DryR
     context.print_styled(&lines)
 }
 
-/// Refuses a revision that is not kept any more, or does not exist yet.
+/// Refuses a revision that is compacted, or does not exist yet.
 fn check_revision(api: &Api, revision: u64) -> CliResult {
     let (floor, head) = api.read(|snapshot| Ok((snapshot.floor()?, snapshot.revision()?)))?;
     if revision < floor || revision > head {

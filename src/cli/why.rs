@@ -328,7 +328,7 @@ fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
                 true => ("kloop, for a Service,".into(), format!("give the Service at {at} another port than {port}")),
                 false => {
                     let who = format!("{holder}{}", container_of_program(&holder, store));
-                    let next = format!("end {who}, or let one of the two listen on another port than {port}");
+                    let next = format!("end {who}, or change the port of one of the two");
                     (who, next)
                 }
             };

@@ -128,7 +128,7 @@ fn start_watches(context: &CommandContext, listed: &[(&'static Kind, String)]) -
 }
 
 impl ServerChanges {
-    /// Takes the changes that have come into the copy.
+    /// Writes the received changes to the copy.
     fn store(&mut self, context: &mut CommandContext) -> CliResult {
         let mut changes: BTreeMap<Arc<str>, Vec<ReflectedContent>> = BTreeMap::new();
         for change in self.batches.try_iter().take(MAX_WAITING).flatten() {

@@ -1,4 +1,4 @@
-//! The body of an answer in pieces as they come: a container's log.
+//! The body of an answer, read in pieces: a container's log.
 //!
 //! Knows: pieces are read as far as their reader takes them. Never: ends a body on which nothing arrives, since a container may be silent
 //! for hours. Start reading at [`ClientBody`].

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Time limit of a plugin.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Pause between looks whether a plugin that has closed its output has ended; most end at once.
+/// Pause between checks whether a plugin that has closed its output has ended; most end at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of bytes that a plugin may print.
 const MAX_BYTES: u64 = 1 << 20;

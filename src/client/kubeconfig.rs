@@ -136,8 +136,8 @@ impl<'a> Entry<'a> {
         let key = match (self.file_or_data("client-certificate")?, self.file_or_data("client-key")?) {
             (Some(certificate), Some(key)) => TlsClientKey { certificate: certificate.into(), key: key.into() },
             (None, None) => TlsClientKey::default(),
-            (Some(_), None) => return Err("client-certificate has no client-key beside it".to_owned()),
-            (None, Some(_)) => return Err("client-key has no client-certificate beside it".to_owned()),
+            (Some(_), None) => return Err("client-certificate is set without client-key".to_owned()),
+            (None, Some(_)) => return Err("client-key is set without client-certificate".to_owned()),
         };
         let basic = || {
             let user = self.text("username")?.to_owned();

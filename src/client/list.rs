@@ -63,7 +63,7 @@ pub async fn list(connections: &ServerConnections, path: &str) -> ClientResult<L
         }
         empty = if listed.items.len() == before { empty + 1 } else { 0 };
         if empty > MAX_EMPTY_PAGES {
-            let why = format!("the list goes on after {MAX_EMPTY_PAGES} pages without an object");
+            let why = format!("the list continues after {MAX_EMPTY_PAGES} pages without an object");
             return Err(ClientError::Malformed { server: connections.authority(), why });
         }
     }

@@ -21,7 +21,7 @@ impl TransferThread {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
         let run = move || {
-            // An error says that the client is gone.
+            // An error means that the client was dropped.
             let _ = runtime.block_on(ended);
             // A look-up of a name may still block a thread: nothing waits for it.
             runtime.shutdown_background();

@@ -50,7 +50,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Deletes the objects of a definition, says so in a condition, then removes its finalizer.
+/// Deletes the objects of a definition, reports it in a condition, then removes the finalizer.
 fn clean_up(world: &World, row: &Row, plan: &mut Plan) {
     if !row.has_finalizer(CLEANUP) {
         return;

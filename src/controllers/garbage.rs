@@ -20,7 +20,7 @@ pub const FOREGROUND: &str = "foregroundDeletion";
 pub const ORPHAN: &str = "orphan";
 /// Maximum number of dependents that one plan releases from their owner.
 const RELEASES: usize = 50;
-/// Maximum number of owners of owners that one plan looks at for a circle.
+/// Maximum number of indirect owners in which one plan searches a circle.
 const MAX_CIRCLE: usize = 1000;
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(lost(owner("v1", "Node", "a", "u1")), (true, false));
         assert_eq!(lost(owner("v1", "Node", "b", "u1")), (false, false));
         assert_eq!(lost(owner("v1", "ConfigMap", "a", "u1")), (false, false));
-        // The definition of this kind may come later.
+        // The definition of this kind may be created later.
         assert_eq!(lost(owner("example.com/v1", "Boat", "ann", "nowhere")), (true, false));
     }
 

@@ -57,7 +57,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     plan
 }
 
-/// Whether an administrator says that a node that is not ready does not come back (KEP-2268).
+/// Whether an administrator has marked an unready node as out of service (KEP-2268).
 fn is_out_of_service(node: &Row) -> bool {
     let Some(fields) = node.node().filter(|fields| fields.ready != Some(true)) else { return false };
     fields.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")

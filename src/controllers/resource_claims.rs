@@ -30,7 +30,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let consumers = claim.items(&["status", "reservedFor"]);
     let valid: Vec<Value> = consumers.iter().filter(|consumer| is_needed(world, row, consumer)).cloned().collect();
     if valid.len() < consumers.len() {
-        let why = if valid.is_empty() { "no pod uses its devices any more" } else { "a pod that used it has ended" };
+        let why = if valid.is_empty() { "no pod uses its devices" } else { "a pod that used it has ended" };
         release(&claim, valid, why, &mut plan);
         return plan;
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between looks whether a certificate is due.
+/// Interval between checks whether a certificate is due.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit for the approval of the certificate with which the node serves (kubelet: certificateWaitTimeout).
 const SERVING_PATIENCE: Duration = Duration::from_secs(15 * 60);

@@ -1,6 +1,6 @@
 //! Finds out the authority of a server that is not trusted yet (kubeadm: `cluster-info`, `--discovery-token-ca-cert-hash`).
 //!
-//! Knows: everybody may read the authority's certificate, and whoever joins compares it with a hash from a trusted place.
+//! Knows: anyone may read the authority's certificate; a joining node compares it with a hash from a trusted source.
 //! Never: sends a token to a server before its authority was compared. Start reading at [`discover`].
 
 use crate::client::{ApiClient, ClientError, ClientRequest, Credentials, HeaderCredentials, ServerConfig};

@@ -280,7 +280,7 @@ impl JoinedNode {
         self.context.client().config().address.to_string()
     }
 
-    /// Ends the exchange with the server. Pods go on.
+    /// Stops the exchange with the server. Pods keep running.
     pub fn stop(self) {
         self.context.stop();
         for thread in self.threads {

@@ -43,7 +43,7 @@ pub struct NodeReports {
     events: VecDeque<Object>,
     /// Names of events that the server has.
     sent_events: HashSet<String>,
-    /// Keys of pods to look at.
+    /// Keys of pods to check.
     changed: HashSet<Key>,
     compared_all: Option<Instant>,
 }
@@ -102,7 +102,7 @@ impl NodeReports {
         refusal: &mut Option<ClientError>,
     ) -> Result<(), ClientError> {
         if self.compared_all.is_none_or(|at| at.elapsed() >= COMPARE_INTERVAL) {
-            // After a failed read, the next round looks again.
+            // After a failed read, the next round checks again.
             if let Ok(pods) = store.read().and_then(|snapshot| snapshot.list(PODS, None)) {
                 self.compared_all = Some(Instant::now());
                 self.changed.extend(pods.into_iter().map(|stored| stored.key));
@@ -212,7 +212,7 @@ impl NodeReports {
             new.unset(&["metadata", field]);
         }
         match server.send(ClientRequest::post(folder.clone(), &new.0).within(TIMEOUT)) {
-            // Sent by an earlier run, or so long ago that its name was forgotten.
+            // Sent by an earlier run, or dropped from the list of sent events.
             Err(error) if error.code() == 409 => server.send(event_patch(&folder, event)),
             sent => sent,
         }

@@ -21,7 +21,7 @@ const LEASE_SECONDS: i64 = 40;
 const REPORT_INTERVAL: Duration = Duration::from_secs(300);
 /// Time limit of a heartbeat's requests.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(8);
-/// Interval between looks whether something has changed or the node is to end.
+/// Interval between checks for changes and for the end of the node.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns the path of a Node.

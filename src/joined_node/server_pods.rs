@@ -18,7 +18,7 @@ pub struct ServerPod {
     pub is_deleting: bool,
     /// Whether the node has stored it. Once it is gone from there, its processes have ended.
     pub is_stored: bool,
-    /// Whether the server was asked to remove it for good.
+    /// Whether the server was asked to remove it with a grace period of 0.
     pub is_removed: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct ServerPods {
 }
 
 impl ServerPods {
-    /// Takes in a pod as the server has it. Returns whether the node is to store it: not one whose processes have ended for good.
+    /// Adds a pod of the server. Returns whether the node stores it: it does not if the pod's processes have ended permanently.
     pub fn put(&self, pod: &Object, key: &Key, is_local: bool) -> bool {
         let mut pods = self.lock();
         let known = pods.entry(pod.uid().to_owned()).or_insert_with(|| ServerPod {
@@ -102,7 +102,7 @@ mod tests {
         assert!(pods.finished(|_, _| false).is_empty());
         pods.remove("1");
         assert!(pods.uids().is_empty());
-        // After a restart it is not known whether its processes have ended: the kubelet looks.
+        // After a restart it is unknown whether its processes have ended, so the kubelet checks it.
         assert!(pods.put(&pod, &key, false));
     }
 }

@@ -1,4 +1,4 @@
-//! A server for tests: answers requests in the way that the test says, and notes them.
+//! A server for tests: records requests, and answers them as the test specifies.
 
 use super::node_context::{JoinedFacts, NodeContext};
 use crate::client::{ApiClient, ServerConfig};

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Time limit for a token. A pod whose token does not come starts with an empty one.
+/// Time limit for a token. A pod without a token by then starts with an empty one.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of tokens that are kept.
 const MAX_TOKENS: usize = 20_000;
@@ -33,7 +33,7 @@ pub struct IssuedTokens {
 }
 
 impl IssuedTokens {
-    /// Fetches the tokens that a pod needs and that are not there yet. The error says why one was not issued.
+    /// Fetches the missing tokens of a pod. The error is the reason why one was not issued.
     pub fn fetch(&self, client: &ApiClient, pod: &Object) -> Result<(), String> {
         let account = pod.text(&["spec", "serviceAccountName"]).unwrap_or("default");
         let mut outcome = Ok(());

@@ -10,7 +10,7 @@ use crate::store::{OpenMode, WakeHint, watch_hint};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time without a look at the state.
+/// Maximum time between two reads of the state.
 const MAX_HINT_WAIT: Duration = Duration::from_millis(500);
 /// Pause after the server did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);

@@ -93,7 +93,7 @@ fn check_status(new: &DaemonSet, old: &DaemonSet, errors: &mut FieldErrors) {
     workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 
-/// Checks the selector. Unlike for other workloads, the error of mismatching labels comes first.
+/// Checks the selector. Unlike for other workloads, the error of mismatching labels is the first.
 fn check_selector(spec: &DaemonSetSpec, path: &FieldPath, errors: &mut FieldErrors) {
     selector::check(&spec.selector, &path.child("selector"), errors);
     let none = workload::no_selector(&spec.selector);

@@ -411,7 +411,7 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
         let is_kind = !rest.is_empty() && kind.kind.eq_ignore_ascii_case(word);
         kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word || is_kind
     };
-    // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name stands for the kind in any version.
+    // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name matches the kind in every version.
     let in_version = |api_version: &str, is_short: bool| {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let is_this = |asked: (&str, &str)| asked.1 == group && (is_short || asked.0 == version);

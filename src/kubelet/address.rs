@@ -167,7 +167,7 @@ mod tests {
         machine.run_to(60);
         assert_eq!(machine.status()["podIP"], second.as_str(), "for the whole life");
         assert_eq!(machine.starts.last().map(|start| &*start.ip), Some(&*second));
-        // One that has ended for good gave its address back.
+        // A pod that has ended has released its address.
         other["status"]["phase"] = "Succeeded".into();
         let mut machine = TestMachine::new(pod(json!({"containers": [{"name": "c", "image": "a"}]})));
         machine.put("pods", other);

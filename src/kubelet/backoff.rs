@@ -25,7 +25,7 @@ pub fn restart(settings: &ClusterSettings, attempt: u32, ended: &AttemptEnd, las
     pause.map_or(by_number, |pause| by_number.min(next_pause(settings, pause)))
 }
 
-/// Seconds from the refusal of an image to the next try, after so many refusals.
+/// Seconds from the refusal of an image to the next try, by the number of refusals.
 pub fn image(settings: &ClusterSettings, refusals: u32) -> i64 {
     doubled(settings, refusals.saturating_sub(1))
 }

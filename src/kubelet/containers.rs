@@ -12,7 +12,7 @@ use crate::object::time::Shift;
 use crate::world::{Effect, Plan, WriteVerb};
 use jiff::SignedDuration;
 
-/// An order that is not answered for so long is given again; it carries the attempt's number, so twice does no harm.
+/// An order that is not answered within this time is repeated. The attempt's number in it makes a repetition harmless.
 const START_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Decides about every container of a pod.

@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Container;
 
 /// Maximum time of a postStart hook. Kubernetes has no maximum; this one can be added to a time without overflow.
 const MAX_POST_START_SECONDS: i64 = 24 * 60 * 60;
-/// A container has at least so many seconds between its stop signal and its end (Kubernetes: minimumGracePeriodInSeconds).
+/// Minimum number of seconds between a container's stop signal and SIGKILL (Kubernetes: minimumGracePeriodInSeconds).
 const LEAST_GRACE: i64 = 2;
 
 fn sleeps(container: &Container, kind: ProbeKind) -> Option<SignedDuration> {

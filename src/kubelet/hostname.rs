@@ -31,7 +31,7 @@ fn overrides(pod: &LocalPod) -> bool {
     pod.spec.hostname_override.as_ref().is_some_and(|name| !name.is_empty())
 }
 
-/// The kernel takes so many bytes of a name.
+/// Maximum bytes of a host name in the kernel.
 const MAX_NAME_LENGTH: usize = 64;
 
 /// Why the pod cannot have the name that it wants.

@@ -278,7 +278,7 @@ pub fn user(pod: &LocalPod, member: &PodContainer) -> Option<String> {
     find_settings(pod.world, member.spec.image.as_deref()?)?.user().map(str::to_owned)
 }
 
-/// Whether its Image object says that the container sees the machine's files as they are.
+/// Whether the Image object gives the container the machine's files without a private layer.
 pub fn wants_host_files(pod: &LocalPod, member: &PodContainer) -> bool {
     filesystem(pod, member).as_deref() == Some("host")
 }

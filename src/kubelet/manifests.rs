@@ -99,7 +99,7 @@ fn static_pod(file: &str, value: &Value, node: &str, problems: &mut Vec<String>)
     Ok((key, StaticPod { file: file.to_owned(), hash: hash.as_str().into(), object: Arc::new(pod) }))
 }
 
-/// The annotation that says where a pod was defined: `file` for a static pod.
+/// The annotation with the source of a pod's definition: `file` for a static pod.
 pub const SOURCE: &str = "kubernetes.io/config.source";
 
 /// Completes a static pod as Kubernetes does: node name, origin, and a toleration of every NoExecute taint.

@@ -12,7 +12,7 @@ use serde_json::json;
 /// Plans a pod of the kubelet's own.
 type StaticPodPlanner = fn(&World, &Row, &NodeFacts, &mut Plan);
 
-/// The hash by which the node knows the pod of this name, if the pod is static, or was until its manifest went.
+/// The hash of the static pod of this name, also after its manifest was removed.
 pub fn hash(world: &World, key: &Key) -> Option<Str> {
     let mirrored = || {
         let row = world.get(key).filter(|row| row.mentions(MIRROR))?;

@@ -155,7 +155,7 @@ fn run(world: &World, row: &Row, node: &NodeFacts, plan: &mut Plan) {
     plan.is_settled = changes_nothing && is_passive && !reads_the_write && !row.is_deleting();
 }
 
-/// Whether a pod has ended for good, without a running process and with a status that shows it. Such a pod is not read again.
+/// Whether a pod has ended, has no running process, and has a status that shows both. Such a pod is not read again.
 fn is_at_rest(world: &World, row: &Row) -> bool {
     let containers = world.facts.pods.get(&row.uid).into_iter().flat_map(|pod| pod.containers.values());
     let ended = row.pod().is_some_and(|pod| pod.phase.is_terminal() && !pod.shows_running);

@@ -171,7 +171,7 @@ impl PodContainer {
         self.ended().is_some_and(|ended| ended.code == 0) && self.facts.is_some()
     }
 
-    /// Whether the status says that this attempt was stopped with the control plane: that was no failure, and it is started again.
+    /// Whether this attempt was stopped with the control plane, by its status. That is not a failure, and the container is started again.
     pub fn was_closed(&self) -> bool {
         let old = self.old.as_ref().filter(|old| restart_count(Some(old)) == self.attempt);
         let ended = old.and_then(|old| old.state.as_ref()?.terminated.as_ref());

@@ -49,7 +49,7 @@ fn describe_moved_port(lowest: u16, port: u16, moved: &str) -> String {
 
 fn for_root(lowest: u16, port: u16) -> String {
     format!(
-        "ports below {lowest} are reserved for root: let it listen on another, run kloop as root, or set \
+        "ports below {lowest} are reserved for root: use another port, run kloop as root, or set \
          net.ipv4.ip_unprivileged_port_start={port} with sysctl"
     )
 }
@@ -74,8 +74,8 @@ fn bind_event(pod: &LocalPod, bind: &BindReport) -> Option<(EventType, &'static 
     let at = format!("port {port}/{}", if *is_udp { "UDP" } else { "TCP" });
     if let Some(holder) = holder {
         let message = format!(
-            "A program could not bind {at}: {holder} listens there on every address of this machine; end it, or let one of the two listen \
-             on another port"
+            "A program could not bind {at}: {holder} listens there on every address of this machine; end it, or change the port \
+             of one of the two"
         );
         return Some((EventType::Warning, "PortTaken", message));
     }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn ports_that_are_kept_for_root_are_told_once() {
-        let on_machine = ["PortReserved ports below 1024 are reserved for root: let it listen on another"];
+        let on_machine = ["PortReserved ports below 1024 are reserved for root: use another port"];
         let of_pod = [
             "PortMoved ports below 1024 are reserved for root: pods, Services, probes and port-forward reach it at port 80",
         ];

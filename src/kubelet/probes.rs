@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Probe;
 
 const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
 
-/// A probe that is not answered for so long after its timeout is ordered again.
+/// A probe that is not answered this many seconds after its timeout is ordered again.
 const UNANSWERED_SECONDS: i64 = 5;
 
 /// Time that a container without a readiness probe runs before it is ready. A program that ends at once would otherwise count as ready for a

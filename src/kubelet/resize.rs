@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// A resize that is not answered for so long is ordered again.
+/// A resize that is not answered within this time is ordered again.
 const RESIZE_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
 /// Whether the limits of a running container differ from its spec.

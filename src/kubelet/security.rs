@@ -77,7 +77,7 @@ pub fn rights(member: &PodContainer) -> Result<ProcessRights, String> {
     let requested = context.capabilities.as_ref().filter(|capabilities| is_set(capabilities));
     let capabilities = match context.privileged {
         Some(true) => None,
-        // A manifest that says so gets the capabilities that container runtimes leave.
+        // An explicit `privileged: false` gets the default capabilities of container runtimes.
         Some(false) => Some(remaining_capabilities(requested.unwrap_or(&Capabilities::default()))?),
         None => requested.map(remaining_capabilities).transpose()?,
     };

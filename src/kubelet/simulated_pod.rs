@@ -211,7 +211,7 @@ fn state(now: Time, started: Time, script: Option<SimulatedScript>) -> Container
     }
 }
 
-/// Status keeps whole seconds, so the start may have been up to a second later than it says.
+/// A status has whole seconds, so the start may have been up to a second later.
 fn ends(started: Time, seconds: i64) -> Time {
     started.later(SignedDuration::from_secs(if seconds == 0 { 0 } else { seconds.saturating_add(1) }))
 }

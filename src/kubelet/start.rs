@@ -40,7 +40,7 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
         env: [of_image, vec![("HOSTNAME".to_owned(), hostname.to_string())], env].concat(),
         hostname,
         host_network: pod.spec.host_network == Some(true),
-        uses_services: pod.world.settings.host_uses_services || is_beside_linked_pods(pod),
+        uses_services: pod.world.settings.host_uses_services || may_connect_to_linked_pods(pod),
         files,
         names: volumes::names(pod, member),
         volume_paths: volumes::paths(pod, member),
@@ -62,8 +62,8 @@ pub fn build(pod: &LocalPod, member: &PodContainer, attempt: u32, ip: &Str) -> R
     })
 }
 
-/// Whether a pod on the machine's network may want to reach pods of linked machines, whose addresses lead nowhere on this one.
-fn is_beside_linked_pods(pod: &LocalPod) -> bool {
+/// Whether a pod on the machine's network may connect to pods of linked machines, whose addresses are not routed on this one.
+fn may_connect_to_linked_pods(pod: &LocalPod) -> bool {
     let node = || pod.world.find("nodes", "", pod.spec.node_name.as_deref()?);
     pod.spec.host_network == Some(true)
         && pod.world.settings.pod_network

@@ -25,7 +25,7 @@ pub enum ContainerBehaviour {
     Stay,
     /// Runs, and ends only by SIGKILL.
     Stubborn,
-    /// Runs for so many seconds and ends with a code.
+    /// Runs for this number of seconds and ends with a code.
     Exit(i64, i32),
     /// Runs, and reacts neither to stops nor to probes.
     Unresponsive,
@@ -59,7 +59,7 @@ pub struct TestMachine {
     repeated: Vec<Report>,
     /// Exits that the recorded history already contains: pod, container, attempt.
     ended: BTreeSet<(Str, Str, u32)>,
-    /// Orders that are lost on their way, so many from now.
+    /// Number of the next orders to lose.
     pub lost_orders: usize,
 }
 

@@ -223,7 +223,7 @@ pub struct SortOptions {
     pub legacy_sort_options: Option<SortLists>,
 }
 
-/// Kinds that come first and last.
+/// Kinds that are ordered first and last.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SortLists {

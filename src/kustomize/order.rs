@@ -1,10 +1,10 @@
-//! The order of the built objects: dependencies first, unless `sortOptions` says otherwise.
+//! The order of the built objects: dependencies first, unless `sortOptions` sets another order.
 
 use super::BuildResult;
 use super::file::SortOptions;
 use super::resource::BuildResource;
 
-/// Kinds that come first, in this order.
+/// The first kinds, in this order.
 const FIRST: [&str; 22] = [
     "Namespace",
     "ResourceQuota",
@@ -30,7 +30,7 @@ const FIRST: [&str; 22] = [
     "PodDisruptionBudget",
 ];
 
-/// Kinds that come last.
+/// The last kinds.
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// Sorts the objects. Without options, uses kustomize's "legacy" order like kubectl.

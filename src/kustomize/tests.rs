@@ -162,7 +162,7 @@ fn layer_applies_its_transformers() {
             "/spec/paused",
             "true",
         ),
-        // As in kustomize, the fields of a patch come first.
+        // As in kustomize, the fields of a patch precede others.
         (
             "patches: [{target: {kind: Deployment}, patch: '{kind: X, metadata: {name: other}, spec: {template: {spec: {containers: [{name: web, env: [{name: C, value: c}, {name: B, value: x}]}]}}}}'}]",
             "/spec/template/spec/containers/0/env",

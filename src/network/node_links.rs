@@ -1,4 +1,5 @@
-//! Links to the other machines of the cluster: each Node says where its machine accepts them, and which addresses its pods have.
+//! Links to the other machines of the cluster. Each Node contains the address at which its machine accepts links, and its pods'
+//! addresses.
 //!
 //! Knows: a machine is linked when its Node has both; then it reaches the pods of all other linked machines. Never: opens a connection.
 //! Start reading at [`plan`].
@@ -80,7 +81,7 @@ fn report_links(world: &World, row: &Row, plan: &mut Plan) {
         "type": CONDITION, "status": status, "reason": reason, "message": message,
         "lastHeartbeatTime": now, "lastTransitionTime": now,
     }));
-    plan.write(WriteVerb::Status(node), "the Node tells which links to other machines are down");
+    plan.write(WriteVerb::Status(node), "the set of broken links has changed");
 }
 
 fn own_nodes(world: &World) -> impl Iterator<Item = &Row> {

@@ -425,7 +425,7 @@ impl ControlLoop {
         self.plane.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
 
-    /// Ends every pod of this machine: the stop signal, the pod's grace period, SIGKILL. The pods stay in the store, and their status says
+    /// Ends every pod of this machine: sends the stop signal, and SIGKILL after the pod's grace period. The pods stay in the store, and their status says
     /// that they were stopped. A second request to stop kills the processes that still run.
     pub fn stop_pods(&mut self, log_sink: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;

@@ -44,7 +44,7 @@ impl Leadership {
     }
 }
 
-/// A leader whose heartbeat has not changed for so long is taken for stopped (SIGSTOP, a debugger, a frozen control group). It sends one
+/// A leader whose heartbeat has not changed for this time counts as stopped (SIGSTOP, a debugger, a frozen control group). It sends one
 /// every 10 s.
 const LEASE_DURATION: Duration = Duration::from_secs(30);
 
@@ -183,7 +183,7 @@ fn claim_and_raise(store: &mut Store, claim: &LeaderClaim, lock: LocalLock) -> a
     if store.is_replica() && renewal.is_none() {
         return Ok(None);
     }
-    // The store may be an older copy, restored while its machine went on: leaders that the machine saw since are deposed, too.
+    // The store may be a restored older copy. The new epoch is also above those that the machine has seen since the copy.
     let seen = folder::read_epoch(store.home());
     let epoch = raise_epoch(store, seen)?;
     Ok(Some(Leadership { _claim: renewal, lock, epoch, leads: true }))

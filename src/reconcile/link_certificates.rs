@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Receives the certificates.
 type CertificateSink = Box<dyn Fn(LinkCertificates) + Send>;
 
-/// The certificates, and the control loop that waits for them. Either may come first.
+/// The certificates, and the control loop that waits for them. Either may exist first.
 #[derive(Clone, Default)]
 pub struct LinkCertificateFeed(Arc<Mutex<FeedState>>);
 

@@ -141,7 +141,7 @@ impl WorkQueue {
         is_first
     }
 
-    /// A key went well: its failures are forgotten.
+    /// Resets the failures of a key after a success.
     pub fn forget_failures(&mut self, item: &Item) {
         self.failures.remove(item);
     }

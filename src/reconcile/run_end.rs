@@ -21,7 +21,7 @@ pub struct Idle {
 pub enum RunEnd {
     /// Nothing is left to do, and the World has converged.
     Converged,
-    /// Unmet conditions: the time is over, or all of them have failed for good.
+    /// Unmet conditions: the time limit has passed, or all of them have failed permanently.
     Unmet(Vec<Unmet>),
     /// The user stopped the run.
     Stopped,
@@ -63,7 +63,7 @@ pub struct Convergence {
 }
 
 impl Convergence {
-    /// Whether waiting longer would change nothing: all that is missing has failed for good.
+    /// Whether waiting longer is useless: every unmet object has failed permanently.
     pub fn is_final(&self) -> bool {
         self.unmet.iter().all(|one| one.is_final)
     }

@@ -96,7 +96,7 @@ impl UnschedulablePods {
         woken
     }
 
-    /// Takes the pods that have waited for so long that a hint may have been missed (kube-scheduler: flushUnschedulablePodsLeftover).
+    /// Takes the pods that have waited longer than the limit, in case a hint was missed (kube-scheduler: flushUnschedulablePodsLeftover).
     pub fn take_overdue(&mut self, now: Time) -> Vec<Key> {
         let is_late = |known: &SchedulingAttempts| known.group.is_some() && now.duration_since(known.last) >= LEFT_OVER;
         let mut late: Vec<Key> =

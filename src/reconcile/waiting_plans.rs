@@ -30,7 +30,7 @@ struct WaitingPlan {
     inputs: WriteInputs,
     /// The World's revision at the first attempt, from which names follow.
     revision: u64,
-    /// Number of answers that have not come yet.
+    /// Number of missing answers.
     open: usize,
 }
 

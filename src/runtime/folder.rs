@@ -269,7 +269,7 @@ pub fn write_record(pod: &Path, record: &ShimRecord) -> io::Result<()> {
 
 /// The highest epoch that has opened the state folder.
 pub fn read_epoch(state: &Path) -> u64 {
-    // No number is longer. Shims read this at each request, so with no more system calls than necessary.
+    // Fits the longest number. Shims read this at each request, so with as few system calls as possible.
     let mut text = [0; 20];
     let read = fs::File::open(state.join("epoch")).and_then(|mut file| file.read(&mut text)).unwrap_or(0);
     std::str::from_utf8(&text[..read]).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)

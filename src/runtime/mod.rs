@@ -94,7 +94,7 @@ pub fn with_large_stack(run: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Runs this process as the one that shims come from, as a shim or as a gateway, when it was started as that.
+/// Runs this process as the zygote, a shim or a gateway, if it was started as one of them.
 /// First thing in `main`: it must stay small.
 pub fn shim_main() -> Option<ExitCode> {
     handle_file_size_limit();

@@ -21,7 +21,7 @@ pub fn end_processes(pod: &Path, record: &mut ShimRecord) -> bool {
     settle_all(&mut [(pod.to_owned(), record)])
 }
 
-/// As [`end_processes`], for many pods with one look at the machine.
+/// Like [`end_processes`] for many pods, with one scan of the machine's processes.
 pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
     let boot = process::boot_id();
     let of_this_boot = |record: &ShimRecord| record.boot == boot && !record.left;

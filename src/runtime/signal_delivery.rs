@@ -33,7 +33,7 @@ pub enum Delivery {
 pub fn delivery(pid: i32, signal: Signal) -> Delivery {
     let now = || parse(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(), signal);
     match now() {
-        // While a process waits for a signal by name, the kernel shows it as not blocked. It may have come back from that since.
+        // While a process waits for a signal by name, the kernel shows it as not blocked. That wait may have ended since.
         Delivery::Dropped => match wait_of(pid, signal) {
             Wait::ByName => Delivery::Blocked,
             Wait::Unknown if now() == Delivery::Dropped => Delivery::Unclear,

@@ -33,7 +33,7 @@ pub struct SimulatedSettings {
     pub refused_images: HashMap<String, (String, String)>,
     /// Decides which attempts cannot start, as a real machine would: reason and message.
     pub start_check: Option<StartCheck>,
-    /// Containers, by image, that end by themselves after so many seconds with a code.
+    /// Containers, by image, that end by themselves after a number of seconds with a code.
     pub exits: HashMap<String, (i64, i32)>,
     /// Containers, by name, that ignore the stop signal, so that only SIGKILL ends them.
     pub ignores_stop_signal: HashSet<Str>,

@@ -64,7 +64,7 @@ impl TokenSigner {
         Ok(TokenSigner { header, signing, verifying, point, verified: Mutex::default() })
     }
 
-    /// Returns the token with these claims, and remembers it: its first check needs no look at the signature.
+    /// Returns the signed token with these claims, and caches it: its first check does not verify the signature.
     pub fn sign(&self, claims: &Value) -> Result<String> {
         let token = encode(&self.header, claims, &self.signing)?;
         if let Some(hash) = hash_token(&token) {
@@ -189,7 +189,7 @@ impl VolumeSigner {
         }
         let claims = serde_json::from_slice(&file.content).unwrap_or_default();
         let Some(token) = self.source.as_ref().and_then(|source| source(&claims)) else {
-            // The next look asks again.
+            // The next read fetches it again.
             file.content = Arc::from([]);
             return;
         };

@@ -93,7 +93,7 @@ impl<'a> PodQuery<'a> {
         self.devices.as_ref().is_ok_and(|devices| !devices.is_empty())
     }
 
-    /// Returns why no node at all can take the pod, with the plugin that says so.
+    /// Returns the plugin that refuses the pod on every node, and its reason.
     pub fn refusal_everywhere(&self) -> Option<(&'static str, &str)> {
         let by_volumes = self.storage.as_ref().err().map(|why| (volumes::BINDING, why.as_str()));
         by_volumes.or_else(|| self.devices.as_ref().err().map(|why| (devices::PLUGIN, why.as_str())))

@@ -57,7 +57,7 @@ fn waits_for_node(row: &Row) -> bool {
     row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal()) && !row.is_deleting()
 }
 
-/// Binds a pod to the best node that can take it, or says why none can.
+/// Binds a pod to the best node that can take it, or records why none can.
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(row) = world.get(key).filter(|row| waits_for_node(row)) else { return plan };

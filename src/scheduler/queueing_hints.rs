@@ -2,7 +2,7 @@
 //! `isSchedulableAfter...`).
 //!
 //! An unschedulable pod is tried again only after a change that could make one of its refusing plugins accept a node. A wrong yes costs one
-//! attempt; a wrong no delays the pod until the leftovers are tried, so a hint in doubt says yes.
+//! attempt; a wrong no delays the pod until the leftovers are tried, so a hint in doubt queues the pod.
 
 use super::devices::PLUGIN;
 use super::filter::{self, PodQuery};

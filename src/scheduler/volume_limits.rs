@@ -1,4 +1,4 @@
-//! NodeVolumeLimits: how many volumes a driver can attach to a node, which its CSINode says. Nodes without one have no limits.
+//! NodeVolumeLimits: the number of volumes that a driver can attach to a node, from its CSINode. Nodes without one have no limits.
 
 use crate::world::storage::{self, CLAIMS, CLASSES, VOLUMES};
 use crate::world::{Row, World};

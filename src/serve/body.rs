@@ -240,7 +240,7 @@ fn check_kind(object: &Object, asked: &ResolvedTarget<'_>) -> ServeResult<()> {
         return Err(other_version(found.0, asked));
     }
     if kind.custom.is_some() {
-        // The strategy of custom resources refuses it, and names the kind that the object says it has.
+        // The strategy of custom resources refuses it, and the message contains the object's own kind.
         let mut errors = FieldErrors::default();
         errors.invalid(&FieldPath::root("kind"), found.1, &format!("must be {}", kind.kind));
         return Err(field::invalid(found.1, kind.resource, object.name(), &errors.0));

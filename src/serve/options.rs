@@ -73,7 +73,7 @@ fn dry_run(request: &ApiRequest, of: &str, in_body: Option<&Value>) -> ServeResu
     Ok(!asked.is_empty())
 }
 
-/// Parses deletion options from the parameters and the body; the flag says whether it is a dry run.
+/// Parses deletion options from the parameters and the body. Also returns whether it is a dry run.
 pub fn delete_options(request: &ApiRequest) -> ServeResult<(DeleteOptions, bool)> {
     let options = if request.body.is_empty() { json!({}) } else { body::value(request, ("v1", "DeleteOptions"))? };
     let kind = options["kind"].as_str().unwrap_or_default();

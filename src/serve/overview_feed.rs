@@ -23,7 +23,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(15);
 /// Shortest time between two lines; longer while they take long.
 const MIN_LINE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lines take at most one part in so many of the time.
+/// Writing lines takes at most this fraction of the time: one part in five.
 const TIME_SHARE_DIVISOR: u32 = 5;
 
 /// Most rows that are sent.

@@ -77,7 +77,7 @@ impl ApiRequest {
         if scheme.eq_ignore_ascii_case("bearer") { token.trim() } else { "" }
     }
 
-    /// A parameter that says something.
+    /// The value of a parameter that is not empty.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query
             .iter()

@@ -77,7 +77,7 @@ fn find<'a>(schemas: &'a KindSchemas, schema: &'a Value, name: &str) -> Option<&
     own.or_else(|| inner(schema).find_map(|inner| find(schemas, inner, name)))
 }
 
-/// Returns the names of the fields below a path; none where it leads nowhere.
+/// Returns the names of the fields below a path; none for an unknown path.
 pub fn field_names(schemas: &KindSchemas, schema: &Value, path: &[&str]) -> Vec<String> {
     let mut field = schema;
     for name in path {

@@ -124,7 +124,7 @@ pub fn pods(mut pods: Vec<PodUsage>, options: &UsageOptions) -> String {
 /// Formats the table of nodes.
 pub fn nodes(mut nodes: Vec<NodeUsage>, order: UsageSort, no_headers: bool, swap: bool) -> String {
     order.sort(&mut nodes, |node| node.name.clone(), |node| node.usage.unwrap_or_default());
-    // Nodes without known usage come last.
+    // Nodes without known usage are last.
     nodes.sort_by_key(|node| node.usage.is_none());
     let mut lines = Vec::new();
     if !no_headers {

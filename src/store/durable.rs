@@ -157,7 +157,7 @@ impl Store {
         self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map(|busy: i64| busy == 0)
     }
 
-    /// Copies the WAL into the database as far as readers let it, and keeps its space.
+    /// Copies the WAL into the database up to the oldest reader's snapshot, and keeps its space.
     pub(super) fn copy_wal_back(&self) -> rusqlite::Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }

@@ -1,6 +1,6 @@
 //! Keeps a replica at the head of its log while processes wait for changes.
 //!
-//! Knows: changes of other machines arrive by a watch; a look now and then finds those that a watch has lost. Never: writes to the log.
+//! Knows: changes of other machines arrive by a watch; a periodic check finds those that a watch has lost. Never: writes to the log.
 //! Start reading at [`Follower::start`].
 
 use super::replica::is_replica_at;
@@ -80,7 +80,7 @@ fn follow(mut store: Store, woken: &Receiver<()>, head: &AtomicU64) {
         if newest != UNKNOWN && has_batch(&store, newest) {
             continue;
         }
-        // The log is asked again at the next event or look.
+        // The log is read again at the next event or check.
         let followed = store.follow();
         if let Err(error) = &followed
             && !is_behind

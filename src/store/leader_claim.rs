@@ -17,7 +17,7 @@ const RENEWAL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for one renewal or question.
 const CLAIM_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// A leader that has not renewed its claim for so long is taken for dead.
+/// A leader that has not renewed its claim for this time counts as dead.
 pub const CLAIM_LEASE: Duration = Duration::from_millis(1200);
 
 /// The claim of a leader, as it was read.

@@ -1,4 +1,4 @@
-//! Parts of a write transaction: each can be undone separately, and another thread can go on after each.
+//! Parts of a write transaction: each can be undone separately, and another thread can continue after each.
 
 use super::log_batch::Outgoing;
 use super::record::Counter;

@@ -26,7 +26,7 @@ const ROWS: i64 = 200;
 /// Batches before a snapshot that stay in the log, for replicas that are a little behind.
 const KEPT_BATCHES: u64 = 500;
 
-/// A snapshot is written after so many batches, or bytes of batches of this process, or after this time.
+/// A snapshot is written after this number of batches, or of bytes in this process's batches, or after this time.
 const MAX_BATCHES: u64 = 5_000;
 const MAX_BYTES: usize = 64 << 20;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(3600);

@@ -92,7 +92,7 @@ impl Drop for CacheLimit<'_> {
     }
 }
 
-/// Gets one object after another, and says whether to go on.
+/// Receives one object after another. Returns whether to continue.
 pub type StoredVisitor<'a> = dyn FnMut(StoredObject) -> ControlFlow<()> + 'a;
 
 /// Maximum bytes of bodies that are read from the log at once, 16 MiB; one entry is always read.

@@ -138,7 +138,7 @@ impl StorePath {
             return Err(foreign("the file is empty"));
         }
         if stat_path(&self.neighbour("-journal"))?.is_some() {
-            return Err(foreign("there is a rollback journal beside it, which kloop never writes"));
+            return Err(foreign("it has a rollback journal, which kloop never writes"));
         }
         // A file of another program keeps its mode; the connection refuses it.
         if found.st_mode as RawMode & 0o077 != 0 && schema::is_database_of_kloop(path)? {

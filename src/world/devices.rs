@@ -43,7 +43,7 @@ pub struct PodDeviceClaim {
 }
 
 /// Returns the name of the claim behind an entry of `spec.resourceClaims`, and whether it was made for the pod alone; `None` where the pod
-/// needs no claim. The error says that it was not made yet.
+/// needs no claim. The error means that it was not created yet.
 fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>, String> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
         return Ok(Some((name.to_owned(), false)));
@@ -55,7 +55,7 @@ fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>, Str
     }
 }
 
-/// Returns the names of a pod's claims, each with whether the claim was made for the pod alone. The error says that one was not made yet.
+/// Returns the names of a pod's claims, each with whether the claim was created for the pod alone. The error means that one was not created yet.
 pub fn claim_names(pod: &Object) -> impl Iterator<Item = Result<(String, bool), String>> + '_ {
     let extended = pod.text(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
     let named = pod.items(&["spec", "resourceClaims"]).iter().filter_map(|entry| claim_name(pod, entry).transpose());
@@ -115,7 +115,7 @@ pub fn reserved_for(claim: &Object, pod: &Row) -> Object {
     changed
 }
 
-/// Whether a pod needs its claims no more: it has ended, or is deleted before it had a node.
+/// Whether a pod no longer needs its claims: it has ended, or is deleted before it had a node.
 pub fn is_done(pod: &Row) -> bool {
     pod.pod().is_none_or(|fields| fields.phase.is_terminal() || (pod.is_deleting() && fields.node.is_none()))
 }

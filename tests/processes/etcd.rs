@@ -45,7 +45,7 @@ fn each_machine_runs_its_own_pods_whichever_leads() {
     first.until_says("ready: node one");
     let second = two.watch_with(&["--node-name", "two"]);
     second.until_says("leads; standing by");
-    second.until_says("runs the pods of node two meanwhile");
+    second.until_says("standing by; runs the pods of node two");
     one.apply(&pod_on("a", "one"));
     one.apply(&pod_on("b", "two"));
     one.until_reads("pod/a", "{.status.phase}", "Running");
@@ -61,9 +61,9 @@ fn each_machine_runs_its_own_pods_whichever_leads() {
     assert!(processes.iter().all(|pid| is_alive(*pid)), "no process was touched");
     assert_eq!(two.read("pod/a", "{.spec.nodeName}"), "one");
     assert_eq!(two.read("pod/a", "{.status.phase}"), "Running");
-    // The first machine comes back as the standby, and runs its own pods again.
+    // The first machine starts again as the standby, and runs its own pods.
     let third = one.watch_with(&["--node-name", "one"]);
-    third.until_says("runs the pods of node one meanwhile");
+    third.until_says("standing by; runs the pods of node one");
     third.until_says("1 pod keeps running");
     two.ok("delete pod a --wait=false");
     one.until("the process of the pod ends", || !is_alive(processes[0]));
@@ -76,7 +76,7 @@ fn each_machine_runs_its_own_pods_whichever_leads() {
     one.until_reads("pod/d", "{.status.phase}", "Running");
     assert!(is_alive(processes[1]), "only its own machine ends it");
     let fourth = two.watch_with(&["--node-name", "two"]);
-    fourth.until_says("runs the pods of node two meanwhile");
+    fourth.until_says("standing by; runs the pods of node two");
     two.until("the process of the pod ends", || !is_alive(processes[1]));
 }
 

@@ -114,7 +114,7 @@ fn machines_that_share_a_state_are_linked() {
     first.until_says("ready: node main");
     let words = ["reconcile", "--watch", "--node-name=far", "--node-ip", there];
     let second = two.background_program(network.command(&two, &words));
-    second.until_says("runs the pods of node far meanwhile");
+    second.until_says("standing by; runs the pods of node far");
     one.apply(&server("near", "main"));
     one.apply(&server("far", "far"));
     one.ok("wait --for=condition=Ready pod/near pod/far --timeout=60s");
@@ -172,7 +172,7 @@ fn policies_apply_to_pods_of_linked_machines() {
     let policy = |name: &str, spec: &str| {
         format!("{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: {name}}}, spec: {spec}}}")
     };
-    // Nobody may connect to `far`, as EACCES (13) tells at the client; then pods with a label may.
+    // No pod may connect to `far`: the client gets EACCES (13). Then pods with a label may.
     cluster.apply(&policy("closed", "{podSelector: {matchLabels: {app: far}}, policyTypes: [Ingress]}"));
     cluster.until("the policy denies", || machines.ask("near", &far, 8080) == "error 13");
     let open =

@@ -42,7 +42,8 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
             let after = changed(&names, &before, &old, &own);
             exceeded(&names, &quota, &before, &after).map_or(Ok(after), Err)
         };
-        // The status says the usage, since each write is charged to it. It can be too high after deletions: only then all objects are counted.
+        // The status contains the usage, because each write updates it. It can be too high after deletions; only then all objects are
+        // counted.
         let after = match known_usage(&quota, &names).map(charge) {
             Some(Ok(after)) => after,
             _ => charge(counted_usage(txn, request, &counted)?).map_err(|why| request.forbidden(&why))?,

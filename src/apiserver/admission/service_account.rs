@@ -9,7 +9,7 @@ use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Folder in which clients look for the token.
+/// Folder in which clients expect the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Start of the name of the volume with the token.
 const TOKEN_VOLUME: &str = "kube-api-access-";

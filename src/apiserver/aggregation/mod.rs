@@ -141,7 +141,7 @@ pub struct ExtensionServer {
     pub shown: String,
 }
 
-/// Finds the server of an extension; or says why there is none.
+/// Finds the server of an extension. The error is the reason why there is none.
 pub fn find_server(txn: &dyn Transaction, extension: &Extension) -> ApiResult<Result<ExtensionServer, Availability>> {
     let (namespace, name) = &extension.service;
     let unavailable = |reason, text: String| Ok(Err(Availability::unavailable(reason, text)));

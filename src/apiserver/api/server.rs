@@ -22,7 +22,7 @@ const COPY_NETWORK: &str = "2";
 pub struct ServerCopy {
     /// Kinds that the user may not list, and which are missing.
     pub forbidden: Vec<&'static Kind>,
-    /// Kinds that were listed, with the revisions of their lists, from which watches go on.
+    /// Kinds that were listed, with the revisions of their lists, at which watches start.
     pub listed: Vec<(&'static Kind, String)>,
 }
 
@@ -44,7 +44,7 @@ impl Api {
         let Some(cluster) = &self.remote else { return Ok(copy) };
         let mut objects = Vec::new();
         let mut kinds: Vec<_> = self.kinds.all().collect();
-        // The lists show different moments. Pods come last, so that no workload looks further than its pods.
+        // The lists have different revisions. Pods are listed last, so that no workload is newer than its pods.
         kinds.sort_by_key(|kind| kind.resource == kinds::pod::KIND.resource);
         for kind in kinds {
             match cluster.list_at_revision(kind, None, &[]) {

@@ -56,7 +56,7 @@ impl FrontProxy {
         Ok(FrontProxy { authority: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Makes a certificate of the client for so many seconds.
+    /// Issues a client certificate that is valid for this number of seconds.
     pub fn issue_client(&self, seconds: i64, now: Time) -> ApiResult<ClientCertificate> {
         let authority = CertificateAuthority::from_pem(&self.authority, &self.key);
         authority.and_then(|authority| authority.issue(CLIENT, &[], seconds, now)).map_err(|error| internal(&error))

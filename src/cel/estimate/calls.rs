@@ -140,7 +140,7 @@ impl Estimator<'_> {
         asked.target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target))
     }
 
-    /// The cost of a function that looks at every item of a list, or at every letter of a text.
+    /// The cost of a function that reads every item of a list, or every letter of a text.
     fn scan_cost(&mut self, asked: &EstimatedCall) -> Option<Range> {
         let target = asked.target?;
         let size = self.target_size(asked);

@@ -307,7 +307,7 @@ fn sort<'v>(context: &WorkLimits<'v>, value: &Value<'v>, keys: &Value<'v>) -> Ev
     Ok(Value::list(pairs.into_iter().map(|(_, item)| item).collect()))
 }
 
-/// Orders keys of one type. Numbers that are not a number come last: a sort needs a total order.
+/// Orders keys of one type. NaN is last: a sort needs a total order.
 fn order_keys(one: &Value, other: &Value) -> Ordering {
     let is_nan = |value: &Value| matches!(value, Value::Double(number) if number.is_nan());
     compare(one, other).ok().flatten().unwrap_or_else(|| is_nan(one).cmp(&is_nan(other)))

@@ -32,7 +32,7 @@ pub fn find_first<'v>(regex: &Regex, text: &str) -> Value<'v> {
     Value::text(regex.find(text).map_or("", |part| part.as_str()))
 }
 
-/// Returns all matches as a list, or as many as `most` says.
+/// Returns the matches as a list, at most `most` if it is set.
 pub fn find_all<'v>(context: &WorkLimits<'v>, regex: &Regex, text: &str, most: Option<&Value>) -> Evaluated<'v> {
     let most = usize::try_from(most.map_or(Ok(-1), number)?).unwrap_or(usize::MAX);
     let mut parts = Vec::new();

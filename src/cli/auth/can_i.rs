@@ -1,4 +1,4 @@
-//! `kloop auth can-i`: asks RBAC rules whether the user may do something, or lists what the user may do.
+//! `kloop auth can-i`: checks whether the RBAC rules allow the user an action, or lists the allowed actions.
 //!
 //! Never: decides itself; the authorization of the API server does. Start reading at [`run`].
 
@@ -144,7 +144,7 @@ fn print_unless_quiet(args: &Args, context: &mut CommandContext, text: &str) {
     }
 }
 
-/// Lists what the user may do in the namespace.
+/// Lists the user's allowed actions in the namespace.
 fn list(args: &Args, context: &mut CommandContext) -> CliResult {
     let (user, namespace) = (context.user(), context.namespace().to_owned());
     let (rules, missing) = match server_reviews::ask_rules(context, &namespace)? {

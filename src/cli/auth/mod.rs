@@ -1,4 +1,4 @@
-//! `kloop auth`: who acts, what RBAC rules let that user do, and roles as manifests want them.
+//! `kloop auth`: the current user, the actions that RBAC rules allow, and updates of roles from manifests.
 //!
 //! Start reading at [`AuthVerb`].
 

@@ -1,6 +1,6 @@
-//! `kloop auth reconcile`: roles and bindings get at least what manifests give.
+//! `kloop auth reconcile`: adds the rules and subjects of manifests to roles and bindings.
 //!
-//! Never: takes a right away without a flag that asks for it. Start reading at [`reconcile_object`].
+//! Never: removes a permission without a flag that asks for it. Start reading at [`reconcile_object`].
 
 use crate::apiserver::create::create;
 use crate::apiserver::delete::delete;

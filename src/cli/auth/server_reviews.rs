@@ -37,7 +37,7 @@ pub fn ask_decision(context: &mut CommandContext, request: &AccessRequest) -> Cl
     }))
 }
 
-/// Asks what the user may do in a namespace. Returns the rules, and the reason why they may be incomplete.
+/// Asks the server for the user's permissions in a namespace. Returns the rules, and the reason why they may be incomplete.
 pub fn ask_rules(context: &mut CommandContext, namespace: &str) -> CliResult<Option<(Vec<AccessRule>, String)>> {
     let review = ("SelfSubjectRulesReview", "selfsubjectrulesreviews");
     let status = ask(context, "authorization.k8s.io", review, json!({"namespace": namespace}))?;

@@ -1,4 +1,4 @@
-//! `kloop cluster-info dump`: objects and logs, for those who look for the cause of a problem.
+//! `kloop cluster-info dump`: objects and logs for diagnosing a problem.
 
 use crate::cli::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext, Failure, rest};

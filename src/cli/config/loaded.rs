@@ -82,10 +82,10 @@ impl LoadedConfig {
         ConfigFile::change(&self.file.path, change)
     }
 
-    /// The error for a change of the context, cluster or user without an entry.
+    /// The error for a change of the context, cluster or user of a state file that has no entry.
     pub fn refuse_own(&self, doing: &str, own: &OwnContext) -> Failure {
         Failure::plain(format!(
-            "cannot {doing}: it is the file {}, and not in {}\nhint: kloop config set-context NAME --state FILE makes another context",
+            "cannot {doing}: it is the state file {} itself, not an entry of {}\nhint: kloop config set-context NAME --state FILE adds an entry",
             own.state.display(),
             self.path()
         ))

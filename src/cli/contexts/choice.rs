@@ -1,7 +1,7 @@
 //! Chooses the state file or the server of a command: from the flags, `$KLOOP_STATE`, and the file of contexts.
 //!
-//! A flag wins over `$KLOOP_STATE`, and that over the current context. In a pod of kloop without a state, the
-//! pod's cluster comes last. Start reading at [`choose`].
+//! A flag has precedence over `$KLOOP_STATE`, and that over the current context. In a pod of kloop, the pod's cluster is used if nothing
+//! else names one. Start reading at [`choose`].
 
 use super::in_cluster::{self, PodCluster};
 use super::{ConfigFile, Entries, Location, ServerEntries, USER};
@@ -243,7 +243,7 @@ impl AskedNames {
     fn check_place(&self, place: ClusterPlace, state: &Path) -> CliResult<PathBuf> {
         let contradiction = |flag: &str, one: &str, other: &str| {
             let hint = "hint: leave one of the flags out";
-            Err(Failure::plain(format!("{flag} names {one}, and the context another one: {other}\n{hint}")))
+            Err(Failure::plain(format!("{flag} names {one}, but the context names {other}\n{hint}")))
         };
         let own = || format!("the file {}", state.display());
         match place {
@@ -443,10 +443,7 @@ users:
         assert_eq!((server.user["token"].as_str(), prod.user.is_empty()), (Some("x"), true));
         assert!(chosen(None, false, ["", "prod", ""]).unwrap().server.is_some());
         let error = chosen(Some("/b/x.db"), true, ["prod", "", ""]).unwrap_err();
-        assert!(
-            error.contains("--state names the file /b/x.db, and the context another one: https://10.0.0.1"),
-            "{error}"
-        );
+        assert!(error.contains("--state names the file /b/x.db, but the context names https://10.0.0.1"), "{error}");
     }
 
     #[test]
@@ -472,7 +469,7 @@ users:
         }
         let error = chosen(Some("/b/x.db"), true, ["shop", "", ""]).unwrap_err();
         assert!(
-            error.starts_with("error: --state names the file /b/x.db, and the context another one: /a/shop.db\n"),
+            error.starts_with("error: --state names the file /b/x.db, but the context names /a/shop.db\n"),
             "{error}"
         );
     }

@@ -104,7 +104,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Names the links that were left out: their places and what they lead to.
+/// Prints the links that were not copied: their paths and targets.
 fn print_skipped(place: &CopyContainer, from: &Path, links: &[(PathBuf, PathBuf)], context: &mut CommandContext) {
     for (index, (at, to)) in links.iter().enumerate() {
         let text = |path: &Path| path.display().to_string();

@@ -49,7 +49,12 @@ impl<'a> TarCommand<'a> {
     fn receive(&mut self) -> io::Result<bool> {
         loop {
             match self.socket.receive(READ_TIMEOUT) {
-                Ok(None) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the container sends nothing")),
+                Ok(None) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::TimedOut,
+                        "timed out waiting for data from the container",
+                    ));
+                }
                 Ok(Some(message)) => match Channel::from_number(message.channel) {
                     Some(Channel::Stdout) if !message.bytes.is_empty() => {
                         self.piece = message.bytes;
@@ -101,7 +106,7 @@ impl Write for ArchiveSender {
         let count = bytes.len().min(PIECE_BYTES);
         match self.0.send(Channel::Stdin as u8, &bytes[..count]) {
             true => Ok(count),
-            // The command has ended; its status tells why.
+            // The command has ended; its exit status has the reason.
             false => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
@@ -134,7 +139,7 @@ pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut Comm
     for entry in archive.entries()? {
         let mut entry = entry?;
         let name = plain_parts(&entry.path()?);
-        // The container may send any name: one outside of what was asked for is left out.
+        // The container may send any name: skips a name outside of the requested path.
         let Ok(below) = name.strip_prefix(&prefix) else { continue };
         let place = if below.as_os_str().is_empty() { to.clone() } else { to.join(below) };
         match entry.header().entry_type() {
@@ -151,7 +156,7 @@ pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut Comm
     check_exit(code, context)
 }
 
-/// Returns the names of a path, without what leads out of a folder.
+/// Returns a path without parts such as `..` and the root, which lead out of a folder.
 fn plain_parts(path: &Path) -> PathBuf {
     let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
     path.components().filter(is_name).collect()

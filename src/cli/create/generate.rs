@@ -32,7 +32,7 @@ impl GeneratorFlags {
         }
     }
 
-    /// Creates the object. `what` completes the error `failed to create WHAT: ...`; without it, the
+    /// Creates the object. With `what`, an error begins with `failed to create WHAT: `; without it, the
     /// API server's error is returned unchanged.
     pub fn create(&self, context: &mut CommandContext, body: Value, what: Option<&str>) -> CliResult {
         let done = self.making.create(context, body, "created");

@@ -49,7 +49,7 @@ const RESOURCE_VERBS: [&str; 14] = [
     "impersonate",
 ];
 
-/// Verbs that make sense for a few resources alone, some of which are served nowhere.
+/// Verbs that apply only to a few resources, some of which no server has.
 const SPECIAL_VERBS: [(&str, &[(&str, &str)]); 4] = [
     ("use", &[("policy", "podsecuritypolicies"), ("extensions", "podsecuritypolicies")]),
     ("bind", &RBAC_ROLES),

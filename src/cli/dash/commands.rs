@@ -1,4 +1,4 @@
-//! Commands of kloop that the dashboard runs, each as a process of its own: what is done is what would be typed.
+//! Commands of kloop that the dashboard runs, each as a process of its own, as if the user had typed it.
 //!
 //! Start reading at [`DashCommand::start`].
 
@@ -49,7 +49,7 @@ impl DashCommand {
         Ok(DashCommand { child, lines, is_read: false })
     }
 
-    /// Takes the lines that have come.
+    /// Takes the lines that were received.
     pub fn take_lines(&mut self) -> Vec<String> {
         let mut taken = Vec::new();
         while taken.len() < MAX_WAITING_LINES {

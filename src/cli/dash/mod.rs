@@ -18,7 +18,8 @@ use std::io::IsTerminal;
 
 /// Show the cluster live, in the terminal or in a browser.
 ///
-/// Workloads are a tree down to their processes, what is not right first; beside it are events, and loops with their queues. The screen changes as the cluster does. Keys: arrows move, Enter opens, l logs, d describe, y yaml, w why, e events, x exec,
+/// Workloads are a tree down to their processes, failing ones first. Other panes show events, and loops with their queues. The screen
+/// changes with the cluster. Keys: arrows move, Enter opens, l logs, d describe, y yaml, w why, e events, x exec,
 /// r restart, s scale, D delete, p plan, L loops, / search, ? help, q quit. Each change is made by the verb of that name.
 #[derive(clap::Args)]
 #[command(

@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Shortest time between two looks at the state; longer while looks take long.
+/// Minimum time between two reads of the state; longer while reads take long.
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Shortest time between two drawings.
 const FRAME_INTERVAL: Duration = Duration::from_millis(25);
 
-/// A look at the state takes at most one part in so many of the time.
+/// Reading the state takes at most this fraction of the time: one part in ten.
 const TIME_SHARE_DIVISOR: u32 = 10;
 
 /// Time after which the ages on the screen are drawn again.
@@ -140,7 +140,7 @@ impl<'a> DashSession<'a> {
         }
     }
 
-    /// Shortest time until the next look at the state.
+    /// Minimum time until the next read of the state.
     fn pause(&self) -> Duration {
         MIN_READ_INTERVAL.max(self.look_took * TIME_SHARE_DIVISOR)
     }

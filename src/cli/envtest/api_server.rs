@@ -43,7 +43,7 @@ const KNOWN: [&str; 10] = [
     "disable-admission-plugins",
     "help",
 ];
-/// Flags whose effect kloop has anyway, or that configure what it does not have.
+/// Flags that are accepted and ignored: kloop always has their effect, or lacks the feature that they configure.
 const ACCEPTED: [&str; 12] = [
     "allow-privileged",
     "authorization-mode",

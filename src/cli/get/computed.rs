@@ -16,7 +16,7 @@ pub struct ComputedTarget {
     name: Option<String>,
 }
 
-/// Returns what the words ask for, if it is computed. Stored kinds of the same name win.
+/// Returns the computed resource that the words name, if any. A stored kind of the same name has precedence.
 pub fn parse(kinds: &KindRegistry, words: &[String]) -> Option<ComputedTarget> {
     let (word, name) = match words {
         [word] => match word.split_once('/') {

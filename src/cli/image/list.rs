@@ -20,7 +20,7 @@ const ENTRYPOINT: usize = 2;
 
 /// List Image objects and the recipes of common images.
 ///
-/// Recipes come last and have no age. Image objects take precedence over them. PROGRAM is the path
+/// Recipes are listed last and have no age. Image objects take precedence over them. PROGRAM is the path
 /// of the image's program on the PATH of this command, or the Debian package to install.
 #[derive(clap::Args)]
 #[command(

@@ -12,7 +12,7 @@ use crate::object::{Key, Object};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Set which program an image stands for on this machine.
+/// Set the program that runs for an image on this machine.
 ///
 /// Creates the Image object with that name, or changes the fields that the flags name. An empty
 /// value removes a field. Values are split into words like in a shell.

@@ -1,6 +1,6 @@
 //! From Compose services to Kubernetes objects.
 //!
-//! Never: reads a file; env files come through a function. Everything that has no counterpart is returned as text.
+//! Never: reads a file; a function of the caller reads env files. Everything that has no counterpart is returned as text.
 //! Start reading at [`convert`].
 
 use super::values::{ComposePort, host_path, pairs, parse_port, parse_volume, quantity, seconds, words};
@@ -38,7 +38,7 @@ const KNOWN: [&str; 24] = [
     "mem_limit",
 ];
 
-/// Top-level fields that are converted, or that say nothing about what runs.
+/// Top-level fields that are converted, or that do not affect the containers.
 const KNOWN_TOP: [&str; 4] = ["services", "volumes", "version", "name"];
 
 /// The manifests of a Compose file.

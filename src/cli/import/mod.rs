@@ -1,4 +1,4 @@
-//! `kloop import`: turns a Compose file into manifests, and says what it left out.
+//! `kloop import`: converts a Compose file to manifests, and lists the fields that it left out.
 //!
 //! Never: leaves a field out without saying so. Start reading at [`compose::convert`], which is pure; this module reads and writes files.
 
@@ -11,7 +11,7 @@ use crate::object::{Object, io_error_text, yaml};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Write manifests for the services of a Compose file, and say what was left out.
+/// Write manifests for the services of a Compose file, and list the fields that were left out.
 ///
 /// A service becomes a Deployment, or a Job if it is not to be restarted, and a Service for its ports. Named volumes become
 /// persistent volume claims, bind mounts hostPath volumes, health checks readiness probes, and depends_on init containers that

@@ -1,4 +1,4 @@
-//! The file of preferences (kuberc): where it is, its documents, and what is wrong with them.
+//! The file of preferences (kuberc): its path, its documents, and their errors.
 //!
 //! Never: writes the file. Start reading at [`load`].
 
@@ -216,7 +216,7 @@ pub fn load(line: &[OsString]) -> CliResult<Option<Preferences>> {
     }
 }
 
-/// Decodes a document. Returns also what is wrong with its unknown fields. As in Go, null is the value of a field that is left out.
+/// Decodes a document. Also returns errors about unknown fields. As in Go, null means the same as a missing field.
 pub fn decode(document: &Value) -> (Result<Preferences, DecodeError>, Vec<String>) {
     let mut unknown = Vec::new();
     let read = typed::read(document, &mut |field| unknown.push(field.complaint()));

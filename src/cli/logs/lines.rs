@@ -118,7 +118,7 @@ impl LineWriter {
         emit(&text)
     }
 
-    /// Returns what to print of a piece.
+    /// Returns the part of a piece to print.
     fn text_to_print(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {

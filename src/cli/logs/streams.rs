@@ -1,4 +1,4 @@
-//! Following of many logs at once, also of pods that come later: one thread for each container.
+//! Follows many logs at once, also of pods that are created later: one thread for each container.
 //!
 //! Never: chooses pods; the caller offers those that it wants followed, again and again.
 //! Start reading at [`LogStreams::follow_pods`].

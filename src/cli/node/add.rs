@@ -1,4 +1,4 @@
-//! `kloop node add`: adds a node beside the one for this machine.
+//! `kloop node add`: adds a node in addition to this machine's.
 
 use super::taint;
 use crate::apiserver::WriteOptions;
@@ -21,7 +21,7 @@ use serde_json::Value;
 #[command(
     override_usage = "NODE [--cpu=4] [--memory=8Gi] [--simulated]",
     after_help = "\
-# A node of four cores that only pretends to run pods
+# A simulated node with four cores
 kloop node add node-1 --cpu 4 --memory 8Gi --simulated
 
 # A node for pods that tolerate its taint, in a zone

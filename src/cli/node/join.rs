@@ -148,7 +148,7 @@ fn target(args: &Args, token: Option<String>, authority: Option<&Path>) -> CliRe
     }))
 }
 
-/// Returns the node's own state: that of a flag or the variable, else one for each server beside the usual state.
+/// Returns the node's own state: that of a flag or the variable, else one per server in the default state's folder.
 fn find_state(args: &Args, context: &CommandContext) -> CliResult<PathBuf> {
     if let Some(state) = contexts::own_state(&context.globals) {
         return Ok(state);

@@ -1,7 +1,7 @@
 //! `kloop node token`: makes, lists and deletes the tokens with which machines join, as `kubeadm token` does.
 //!
-//! Knows: a token is a Secret with an end; beside the first one it makes the objects that let machines join: the cluster's authority in
-//! public, and the rights to ask for a node's certificate. Never: shows the secret of a token again. Start reading at [`create`].
+//! Knows: a token is a Secret with an end; with the first one it creates the objects that let machines join: the cluster's authority in
+//! public, and the permission to request a node's certificate. Never: shows the secret of a token again. Start reading at [`create`].
 
 use crate::apiserver::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
@@ -185,7 +185,7 @@ fn keep_up(txn: &mut dyn Transaction, wanted: &Object) -> ApiResult<()> {
     update(txn, kind, &known, UpdatePart::Main, &WriteOptions::default()).map(drop)
 }
 
-/// The rights of machines that join, and of nodes: what they read beside Kubernetes' own rules for kubelets.
+/// The permissions of machines that join, and of nodes in addition to Kubernetes' own rules for kubelets.
 fn joining_rights() -> Vec<Value> {
     let binding = |name: &str, role: &str, group: &str| {
         json!({

@@ -33,7 +33,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     if args.revision < 0 {
-        return Err(Failure::plain("revision must be a positive integer: -1"));
+        return Err(Failure::plain(format!("revision must be a positive integer: {}", args.revision)));
     }
     for_each_workload(context, &args.which, |context, target| print_history(&args, context, target))
 }

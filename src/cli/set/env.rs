@@ -69,7 +69,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    // "-" stands for the lines of standard input.
+    // "-" means the lines of standard input.
     let is_stdin = |word: &String| word == "-";
     let words: Vec<String> = args.words.iter().filter(|word| !is_stdin(word)).cloned().collect();
     let (resources, mut changes) = key_changes::divide(&words, "environment")?;

@@ -52,7 +52,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     })
 }
 
-/// Whether the arguments name no valid resources; this error comes first.
+/// Whether the arguments name no valid resources. This error is reported before others.
 fn resources_are_wrong(kinds: &KindRegistry, resources: &[String]) -> bool {
     crate::cli::targets::parse(kinds, resources).is_err()
 }

@@ -94,8 +94,9 @@ impl SetFlags {
         Scope { typed: true, ..self.scope.with_local(resources, self.local) }
     }
 
-    /// Changes each object and prints `<name> <what> updated`, for most verbs only for those that changed. `edit` may
-    /// fail. `what` is also part of the error of a refused write.
+    /// Changes each object with `edit`, and prints `<name> <what> updated`, for most verbs only for those that changed. An error of a
+    /// refused write
+    /// also contains `what`.
     fn update(
         &self,
         context: &mut CommandContext,

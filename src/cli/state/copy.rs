@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Copy the cluster's state to another place: a file, or etcd.
 ///
 /// Each of FROM and TO is a state file or an address like etcd://host1,host2,host3/prefix. TO must not have a cluster yet; FROM
-/// stays as it is. A copy to etcd has the objects, the keys and the settings, and not the history before it. No control plane
-/// may run meanwhile, because the copy would lack its later changes. "kloop help state" tells more about etcd.
+/// stays unchanged. A copy to etcd contains the objects, the keys and the settings, but no history. No control plane
+/// may run meanwhile, because the copy would lack its later changes. "kloop help state" describes etcd.
 #[derive(clap::Args)]
 #[command(
     override_usage = "FROM TO",

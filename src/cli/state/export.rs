@@ -8,9 +8,9 @@ use crate::cli::{CliResult, CommandContext};
 use crate::kinds::Kind;
 use crate::object::{MIRROR, Object, yaml};
 
-/// Print the objects of the cluster as manifests that another cluster takes.
+/// Print the objects of the cluster as manifests for another cluster.
 ///
-/// Leaves out what belongs to the cluster or follows from other objects: nodes, events, endpoints, pods and ReplicaSets of
+/// Leaves out objects and fields that the cluster itself creates: nodes, events, endpoints, pods and ReplicaSets of
 /// workloads, built-in roles and classes, status, and addresses. Secrets are left out unless --secrets is given. Images of
 /// kloop are left out unless --images is given, because another cluster does not know them.
 #[derive(clap::Args)]

@@ -16,7 +16,7 @@ use clap::Subcommand;
 
 /// Copy, check, measure and move the cluster's state.
 ///
-/// "kloop help state" tells where the state is, and what its history contains.
+/// "kloop help state" describes where the state is stored, and the content of its history.
 #[derive(clap::Args)]
 #[command(
     override_usage = "SUBCOMMAND",

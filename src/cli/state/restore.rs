@@ -1,6 +1,6 @@
-//! `kloop state restore`: puts a backup in place of the state.
+//! `kloop state restore`: replaces the state by a backup.
 //!
-//! Knows: the present state is kept beside it. Never: replaces a state that another process uses. Start reading at [`run`].
+//! Knows: the previous state is kept in the same folder. Never: replaces a state that another process uses. Start reading at [`run`].
 
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
@@ -9,9 +9,9 @@ use crate::store::{OpenError, OpenMode, Store, StoreRead, read_replica_address};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Put a backup in place of the cluster's state.
+/// Replace the cluster's state by a backup.
 ///
-/// The backup is checked first, and stays as it is. The present state is kept beside it, as state.db.before-restore. No control
+/// The backup is checked first, and stays unchanged. The previous state is kept in the same folder, as state.db.before-restore. No control
 /// plane may run meanwhile; the next one ends the processes of pods that the backup does not know, and takes over those of others.
 #[derive(clap::Args)]
 #[command(
@@ -80,8 +80,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Ok(())
 }
 
-/// Puts the new file in place. The last connection to a database removes the files beside it; as long as they are there, another
-/// process uses the state.
+/// Replaces the state by the new file. Refuses while the WAL or its index exists: the last connection to a database removes them, so
+/// another
+/// process still uses the state.
 fn replace(state: &Path, fresh: &Path) -> CliResult {
     let wal = PathBuf::from(format!("{}-wal", state.display()));
     if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {

@@ -29,7 +29,7 @@ pub fn run(_: Args, context: &mut CommandContext) -> CliResult {
     context.print(&format!("{path}: {}{reserve}\n\n{}", format_bytes(files), format_table(&sizes)))
 }
 
-/// Adds up the bytes of the state file and of the files that SQLite keeps beside it.
+/// Adds up the bytes of the state file and of SQLite's other files.
 fn file_bytes(path: &Path) -> u64 {
     let beside = ["", "-wal", "-shm"].map(|suffix| format!("{}{suffix}", path.display()));
     beside.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum()

@@ -102,7 +102,7 @@ fn requested_pods(args: &Args, named: Option<&str>, context: &mut CommandContext
     read_named(context, &key, format!("podmetrics.metrics.k8s.io \"{namespace}/{name}\" not found"))
 }
 
-/// Returns the usage of pods that a server tells; nothing without a cluster.
+/// Returns the usage of pods from a server; nothing without a cluster.
 fn read_from_server(args: &Args, named: Option<&str>, context: &mut CommandContext) -> CliResult<Vec<PodUsage>> {
     if context.client().is_none() {
         return Ok(Vec::new());

@@ -17,7 +17,7 @@ use steps::{STEPS, TourStep};
 
 /// Walk through the control loops on a small application, step by step.
 ///
-/// Each step says what to look at and which command to type; an empty line types it for you, "skip" goes on, "quit" ends the tour.
+/// Each step explains a loop and names a command. An empty line runs the command, "skip" skips it, and "quit" ends the tour.
 /// Other commands of kloop can be tried in between. The tour has a cluster of its own, which is removed at the end.
 #[derive(clap::Args)]
 #[command(

@@ -15,7 +15,7 @@ pub struct TourStep {
 /// All steps, in order.
 pub const STEPS: &[TourStep] = &[
     TourStep {
-        heading: "You say what should be",
+        heading: "You declare the desired state",
         text: "\
 You store objects that say what should be, and Kubernetes' control loops make
 it so. web.yaml asks for a Deployment of two processes.",
@@ -57,7 +57,7 @@ There are two new pods, with new names and process IDs.",
         command: "kloop get pods",
     },
     TourStep {
-        heading: "Change what should be",
+        heading: "Change the desired state",
         text: "\
 Scaling writes one number into the Deployment. The same loops do the rest.",
         command: "kloop scale deployment/web --replicas=4",

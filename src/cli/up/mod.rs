@@ -210,7 +210,7 @@ fn print_detached(context: &mut CommandContext, detached: Option<u32>, is_quiet:
     }
     let Some(home) = context.home()? else {
         context.print_notice(
-            "hint: kloop why shows what is not ready, kloop delete with the same files deletes the objects",
+            "hint: kloop why explains unready objects, kloop delete with the same files deletes the objects",
         );
         return Ok(());
     };
@@ -218,7 +218,9 @@ fn print_detached(context: &mut CommandContext, detached: Option<u32>, is_quiet:
         let log = planes::log_file(&home);
         context.print_notice(&format!("the control plane runs in the background (pid {pid}, log {})", log.display()));
     }
-    context.print_notice("hint: kloop ps shows the processes, kloop why what is not ready, kloop down ends everything");
+    context.print_notice(
+        "hint: kloop ps shows the processes, kloop why explains unready objects, kloop down stops everything",
+    );
     Ok(())
 }
 

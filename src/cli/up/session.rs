@@ -1,4 +1,4 @@
-//! One run of `kloop up`: waits for what was applied, then follows logs and changes until it is interrupted.
+//! One run of `kloop up`: waits for the applied objects, then follows logs and changes until it is interrupted.
 //!
 //! Knows: the objects of the manifests, their progress, and the events that it waits for.
 //! Never: decides what is ready or why something is not (`diagnosis` does). Start reading at [`Session::wait_until_ready`].
@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until everything is ready, with progress on the screen, but no longer than the timeout. Without a timeout it waits for a fixed
-    /// time, after which logs tell more than progress.
+    /// time, after which logs are more useful than progress.
     pub fn wait_until_ready(&mut self, timeout: Option<Duration>, is_quiet: bool) -> CliResult<WaitEnd> {
         loop {
             self.refresh()?;
@@ -189,7 +189,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether all that is missing has failed for good.
+    /// Whether every unready object has failed permanently.
     fn has_failed_finally(&self) -> bool {
         !self.unmet.is_empty() && self.unmet.iter().all(|unmet| unmet.is_final)
     }
@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Follows the logs of pods that have changed since they were last looked at.
+    /// Follows the logs of pods that have changed since the last call.
     fn follow_new_pods(&self, streams: &mut LogStreams, seen: &mut HashMap<Key, u64>) {
         for row in self.keys.iter().filter_map(|key| self.world.get(key)) {
             for pod in progress::pods(&self.world, row) {

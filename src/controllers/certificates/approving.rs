@@ -18,7 +18,7 @@ pub const LOOP: Loop =
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     match row.key.resource.0 {
         ROOT => vec![row.key.clone()],
-        // A new right may let a request pass that was not allowed before.
+        // A new permission may allow a request that was refused before.
         changed if INDEXED.contains(&changed) => world.list(ROOT).map(|request| request.key.clone()).collect(),
         _ => Vec::new(),
     }

@@ -118,7 +118,7 @@ impl<'w> DaemonSetState<'w> {
                 NodeFit::Run | NodeFit::Stay => self.thin_out(&pods),
                 NodeFit::Leave => {
                     for pod in pods.into_iter().filter(|pod| !pod.is_deleting()).take(BURST) {
-                        self.delete(pod, "its node does not fit any more");
+                        self.delete(pod, "its node no longer fits");
                     }
                 }
             }

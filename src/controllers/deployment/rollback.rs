@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 /// The annotation with the revision to return to; 0 for the one before the newest.
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 
-/// Returns the revision that a Deployment shall return to.
+/// Returns the requested revision of a rollback.
 pub(super) fn wanted_revision(deployment: &Object) -> Option<i64> {
     deployment.annotation(ROLLBACK_TO)?.parse().ok()
 }
 
 impl Rollout<'_> {
-    /// Gives the Deployment the template and annotations of a revision, or says that it cannot, and removes the request.
+    /// Sets the Deployment's template and annotations to those of a revision, or records an event if it cannot. Removes the request.
     pub(super) fn roll_back(mut self, revision: i64) -> Plan {
         if self.new.is_none() {
             // The present template gets a revision first, so that it can be returned to.

@@ -283,7 +283,7 @@ impl<'w> JobState<'w> {
                     self.completed.insert(index);
                 }
                 Some(_) if is_full(&self.plan) => {}
-                Some(_) => release(pod, "its index is not wanted any more", &mut self.plan),
+                Some(_) => release(pod, "its index is no longer needed", &mut self.plan),
                 None => {
                     self.uncounted.succeeded.insert(pod.uid.to_string());
                 }

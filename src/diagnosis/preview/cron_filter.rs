@@ -48,7 +48,7 @@ impl CronFilter {
     }
 }
 
-/// Whether nothing more is to come of a Job or a pod. A CronJob itself does nothing but by its clock.
+/// Whether a Job or a pod has ended and will not change. A CronJob itself acts only by the clock.
 fn has_ended(row: &Row) -> bool {
     let is_over = |job: &Object| job.has_condition("Complete") || job.has_condition("Failed");
     match row.pod() {

@@ -175,7 +175,7 @@ impl Preview {
         Ok(PreviewResult { took, stuck, answers, created, changed, deleted, besides })
     }
 
-    /// Moves the clock from one due moment to the next, until everything has converged and nothing is under way, or for so long.
+    /// Moves the clock from one due moment to the next, until everything has converged and no work is pending, or until the time limit.
     fn advance(
         &mut self,
         at_most: SignedDuration,

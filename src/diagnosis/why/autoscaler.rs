@@ -92,7 +92,7 @@ fn text(condition: &Value, field: &str) -> String {
     condition[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// The condition that says that the autoscaler cannot scale. ScalingLimited is not a fault: it says only that a bound was reached.
+/// The condition with the reason why the autoscaler cannot scale. ScalingLimited is not a fault: it means that a bound was reached.
 fn find_blocking_condition(object: &Object) -> Option<&Value> {
     let conditions = object.items(&["status", "conditions"]);
     let is_it = |one: &&Value| one["type"] == "AbleToScale" || one["type"] == "ScalingActive";
@@ -105,7 +105,7 @@ fn is_unmeasured(condition: &Value) -> bool {
     ["no metrics returned", "no pods returned", "did not receive metrics"].iter().any(|one| message.contains(one))
 }
 
-/// Whether the next look may still find it otherwise.
+/// Whether the condition is so new that the next check may change it.
 fn is_new(condition: &Value, now: Time) -> bool {
     let since = time::from_json(&condition["lastTransitionTime"]);
     let is_metric = condition["type"] == "ScalingActive" && is_unmeasured(condition);

@@ -36,12 +36,12 @@ pub(super) fn known_end(
                 Some((whose, limit)) => ExitEvidence {
                     error: format!("OOMKilled: it used more memory than the limit of {whose}, {limit}"),
                     next: format!(
-                        "raise resources.limits.memory of {whose} ({limit} now), or let it use less memory: {correct}"
+                        "raise resources.limits.memory of {whose} ({limit} now), or reduce its memory usage: {correct}"
                     ),
                 },
                 None => ExitEvidence {
                     error: "OOMKilled: this machine ran out of memory, and the container has no memory limit".into(),
-                    next: format!("let it use less memory, or set resources.limits.memory: {correct}"),
+                    next: format!("reduce its memory usage, or set resources.limits.memory: {correct}"),
                 },
             })
         }

@@ -61,7 +61,7 @@ pub fn explain_unconverged(world: &mut World, namespace: Option<&str>, plane: &C
 pub struct UnavailablePort {
     /// The pod or Service, as `pod/web`.
     pub about: String,
-    /// The address and the reason, as the event says it.
+    /// The event's message, with the address and the reason.
     pub message: String,
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// The link of an Image object.
 pub fn link(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
-    let link = CauseLink { wanted: "there".into(), seen: "there".into(), ..CauseLink::from_row(row) };
+    let link = CauseLink { wanted: "exists".into(), seen: "exists".into(), ..CauseLink::from_row(row) };
     let link = with_dry_run(world, row, link, plane);
     let Some((how, last)) = failure(world, row) else { return link };
     let seen = format!("its last build failed: {how}");

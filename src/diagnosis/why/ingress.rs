@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The link of an Ingress: its parts that are not served as written, and whether a process listens.
 pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if let Some(seen) = other_controller(world, row) {
-        return CauseLink { wanted: "there".into(), seen, ..CauseLink::from_row(row) };
+        return CauseLink { wanted: "exists".into(), seen, ..CauseLink::from_row(row) };
     }
     let faults = faults(world, row);
     let link = CauseLink { wanted: "ready endpoints for all its backends".into(), ..CauseLink::from_row(row) };
@@ -44,7 +44,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     if plane.is_closed {
         let seen = format!("{seen}: the process that listens there (kloop network) has ended");
         let run = || match plane.runs {
-            true => "see what `kloop reconcile` says: it starts that process again".to_owned(),
+            true => "read the output of `kloop reconcile`: it starts that process again".to_owned(),
             false => "kloop reconcile --watch".to_owned(),
         };
         return CauseLink { seen, ..link }.stuck_if(true, run);

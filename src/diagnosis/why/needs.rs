@@ -47,7 +47,7 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
             }
             Some(found) => claim(world, &found, plane),
             None => {
-                let next = format!("make it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
+                let next = format!("create it: apply a PersistentVolumeClaim {name:?}{}", in_namespace(&key));
                 link_to_missing_object(format!("persistentvolumeclaim/{name}"), "Bound", pv_binder::LOOP.name, next)
             }
         };
@@ -68,11 +68,11 @@ fn missing_claim_templates(world: &World, pod: &Object) -> Vec<CauseLink> {
     let missing = templates.filter(|name| world.find(devices::TEMPLATES, pod.namespace(), name).is_none());
     let link = |name: &str| {
         let key = Key::new(Resource(devices::TEMPLATES), pod.namespace(), name);
-        let next = format!("make it: apply a ResourceClaimTemplate {name:?}{}", in_namespace(&key));
+        let next = format!("create it: apply a ResourceClaimTemplate {name:?}{}", in_namespace(&key));
         let what = format!("resourceclaimtemplate/{name}");
         CauseLink {
             prerequisite: Some(key),
-            ..link_to_missing_object(what, "there", pod_resource_claims::LOOP.name, next)
+            ..link_to_missing_object(what, "exists", pod_resource_claims::LOOP.name, next)
         }
     };
     missing.map(link).collect()
@@ -179,7 +179,7 @@ pub fn volume(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseL
     ))
 }
 
-/// Whether a pod waits for a claim to which no node has a volume to give: waiting for the pod's node leads nowhere.
+/// Whether no node has a volume for a claim that waits for its pod's node, so that the pod would wait forever.
 fn is_given_up(world: &World, claim: &Row) -> bool {
     let waiting = storage::consumers(world, claim).filter(|pod| pod.pod().is_some_and(|fields| fields.node.is_none()));
     let is_refused = |verdict: &NodeVerdict| !verdict.refusals.is_empty();
@@ -245,8 +245,8 @@ fn source(
     let (what, namespace_flag) = (super::name(&key), in_namespace(&key));
     let make = if *resource == "secrets" { "secret generic" } else { "configmap" };
     let Some(row) = world.get(&key) else {
-        let next = format!("make it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
-        let link = link_to_missing_object(what, "there", kubelet::LOOP.name, next);
+        let next = format!("create it: kloop create {make} {name} --from-literal=KEY=VALUE{namespace_flag}");
+        let link = link_to_missing_object(what, "exists", kubelet::LOOP.name, next);
         return Some(CauseLink { prerequisite: Some(key), ..link });
     };
     let object = row.object();

@@ -243,7 +243,7 @@ fn remedies_of_refusal(
 
 /// Room on a node. That pods end there helps only where the whole node is large enough.
 fn resources(row: &Row, pod: &Object, name: &str, refusal: &PluginRefusal) -> PlacementRemedy {
-    let less = "ask for less in resources.requests".to_owned();
+    let less = "reduce resources.requests".to_owned();
     if !refusal.unresolvable {
         let free = format!("free {name}");
         let is_crowded = refusal.reasons.iter().all(|reason| reason == "Too many pods");
@@ -314,7 +314,7 @@ fn taints(world: &World, pod: &Object, verdict: &NodeVerdict) -> Vec<PlacementRe
         };
         let ways = [
             format!("tolerate {which} in spec.tolerations"),
-            format!("take {it} away: kloop taint node {name} {}", keys.join(" ")),
+            format!("remove {it}: kloop taint node {name} {}", keys.join(" ")),
         ];
         remedies.push(PlacementRemedy::new(PlacementObstacle::Taint, ways));
     }

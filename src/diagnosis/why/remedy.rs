@@ -46,7 +46,7 @@ impl ControlPlaneState {
     }
 }
 
-/// ` -n prod`, where it has to be said.
+/// ` -n prod`, if the namespace is not the default one.
 pub fn in_namespace(key: &Key) -> String {
     match &*key.namespace {
         "" | "default" => String::new(),
@@ -56,7 +56,7 @@ pub fn in_namespace(key: &Key) -> String {
 
 /// A link to an object that is not there.
 pub fn link_to_missing_object(what: String, wanted: &str, by: &'static str, next: String) -> CauseLink {
-    let link = CauseLink { what, wanted: wanted.into(), seen: "there is none".into(), by, ..CauseLink::default() };
+    let link = CauseLink { what, wanted: wanted.into(), seen: "not found".into(), by, ..CauseLink::default() };
     link.stuck(next)
 }
 
@@ -65,7 +65,7 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
     let namespace_flag = in_namespace(&row.key);
     let correct = plane.correct(world, row);
     if let Some(quota) = read_name_after(message, "exceeded quota: ") {
-        return format!("ask for less ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
+        return format!("reduce the request ({correct}), or raise the quota: kloop edit quota/{quota}{namespace_flag}");
     }
     if let Some(quota) = read_name_after(message, "failed quota: ") {
         return format!(
@@ -76,9 +76,9 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
         return start_webhook(world, webhook.trim_end_matches('"'));
     }
     if message.contains("serviceaccount") || message.contains("service account") {
-        return format!("make it: kloop create serviceaccount NAME{namespace_flag}");
+        return format!("create it: kloop create serviceaccount NAME{namespace_flag}");
     }
-    format!("correct what is refused: {correct}")
+    format!("correct the refused object: {correct}")
 }
 
 /// Returns the remedy for a webhook that cannot be called.

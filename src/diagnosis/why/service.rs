@@ -20,14 +20,18 @@ fn behind_it(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     let link = CauseLink { wanted: "a ready endpoint".into(), ..CauseLink::from_row(row) };
     if object.text(&["spec", "type"]) == Some("ExternalName") {
         let seen = format!("a name for {}", object.text(&["spec", "externalName"]).unwrap_or_default());
-        return CauseLink { wanted: "there".into(), seen, ..link };
+        return CauseLink { wanted: "exists".into(), seen, ..link };
     }
     if !reachability::selects_pods(&object) {
-        return CauseLink { wanted: "there".into(), seen: "no selector: its endpoints are set by hand".into(), ..link };
+        return CauseLink {
+            wanted: "exists".into(),
+            seen: "no selector: its endpoints are set by hand".into(),
+            ..link
+        };
     }
     if let Some(idle) = reachability::find_idle_workload(world, row, &object) {
         let seen = format!("no pods: {} is scaled to none", name(&idle.key));
-        return CauseLink { wanted: "there".into(), seen, ..link };
+        return CauseLink { wanted: "exists".into(), seen, ..link };
     }
     let pods = reachability::pods(world, row);
     let ready = pods.iter().filter(|pod| pod.pod().is_some_and(|pod| pod.ready)).count();

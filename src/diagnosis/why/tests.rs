@@ -101,13 +101,13 @@ fn refusal_is_found_by_a_dry_run() {
             json!([]),
             json!({"pods": "0"}),
             "exceeded quota: q",
-            "ask for less (kloop edit replicaset/r), or raise the quota: kloop edit quota/q",
+            "reduce the request (kloop edit replicaset/r), or raise the quota: kloop edit quota/q",
         ),
         (
             owned.clone(),
             json!({"pods": "0"}),
             "exceeded quota: q",
-            "ask for less (kloop edit deployment/d), or raise the quota: kloop edit quota/q",
+            "reduce the request (kloop edit deployment/d), or raise the quota: kloop edit quota/q",
         ),
         (
             owned,

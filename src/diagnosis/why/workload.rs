@@ -80,7 +80,7 @@ fn desired_text(row: &Row, object: &Object) -> String {
             None => "a completion".into(),
         },
         "cronjobs.batch" => format!("a Job at {}", object.text(&["spec", "schedule"]).unwrap_or_default()),
-        _ => "there".into(),
+        _ => "exists".into(),
     }
 }
 
@@ -166,7 +166,7 @@ fn observed_text(row: &Row, object: &Object) -> String {
             if told.is_empty() { "nothing is counted yet".into() } else { told.join(", ") }
         }
         "cronjobs.batch" if is_true(object, "suspend") => "suspended".into(),
-        _ => "there".into(),
+        _ => "exists".into(),
     }
 }
 

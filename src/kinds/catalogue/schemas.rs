@@ -121,7 +121,7 @@ impl KindSchemas {
         if !schema.is_object() {
             schema = json!({ "type": "object" });
         }
-        // ConfigMap stands for any kind: the schemas of these fields are the same for all.
+        // Takes the schemas of these fields from ConfigMap; they are the same for all kinds.
         let usual = self.kind("v1", "ConfigMap")?;
         for field in ["apiVersion", "kind"] {
             schema["properties"][field] = usual["properties"][field].clone();

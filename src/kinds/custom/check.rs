@@ -27,7 +27,7 @@ pub fn check(schema: &Value, object: &Object, old: Option<&Object>) -> Vec<Field
     errors.0
 }
 
-/// Whether errors of the schema keep the rules from being checked, of which an error then tells.
+/// Whether schema errors prevent the check of the rules. Then adds an error about that.
 pub fn block_rules(errors: &mut FieldErrors) -> bool {
     const BLOCKS: [&str; 5] = [
         "FieldValueRequired",
@@ -132,7 +132,7 @@ fn wrong_type<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     (wanted != found && !(wanted == "number" && found == "integer")).then_some(wanted)
 }
 
-/// Whether a float stands for a whole number that JSON can hold exactly.
+/// Whether a float is a whole number that JSON can represent exactly.
 fn is_whole_number(number: f64) -> bool {
     let distance = (number - number.trunc()).abs();
     number.abs() <= MAX_EXACT && (distance == 0.0 || distance / (number.abs() + number.trunc().abs()) < EPSILON)

@@ -132,8 +132,8 @@ pub struct ScalePaths {
     pub selector: Vec<String>,
 }
 
-/// Compiles what a write needs, since a large pattern takes hundredths of a second and hundreds of rules a tenth. The
-/// caller should hold no lock.
+/// Compiles the patterns and rules that a write needs. The caller should hold no lock: a large pattern takes hundredths of a second, and
+/// hundreds of rules take a tenth.
 pub fn compile(needed: &[Uncompiled]) {
     for one in needed {
         match one {
@@ -286,8 +286,9 @@ impl CustomDefinition {
         self.decode(body, unknown, true)
     }
 
-    /// Returns the decoded form of what a webhook has made of an object. Fields that are null or unknown stay until the object is valid, as
-    /// `required` may mean them (apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go).
+    /// Decodes an object that a webhook has changed. Keeps null and unknown fields until the object is validated, because `required`
+    /// may name
+    /// them (apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go).
     pub fn normalize_patched(&'static self, body: &Value) -> Result<Value, DecodeError> {
         self.decode(body, &mut |_| {}, false)
     }

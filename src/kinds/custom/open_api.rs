@@ -234,7 +234,7 @@ fn check_keyed_list(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) 
     let required: BTreeSet<&str> =
         items["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut seen = BTreeSet::new();
-    // The message contains the whole list: it is said once.
+    // The message contains the whole list, so it is added once.
     let mut has_strangers = false;
     let mut has_duplicates = false;
     for key in &keys {

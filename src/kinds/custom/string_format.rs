@@ -68,7 +68,7 @@ pub fn has_format(format: &str, text: &str) -> bool {
     }
 }
 
-/// Whether Kubernetes knows a format for values of a type; an empty type stands for none.
+/// Whether Kubernetes knows a format for values of a type; an empty type means an undeclared one.
 pub fn is_known(declared: &str, format: &str) -> bool {
     const PARSED_FORMATS: [&str; 12] =
         ["date", "duration", "ipv4", "ipv6", "cidr", "mac", "uri", "email", "isbn", "isbn10", "isbn13", "bsonobjectid"];
@@ -162,7 +162,7 @@ fn is_hostname(text: &str) -> bool {
     labels.split('.').all(is_label) && top.chars().count() >= 2 && pattern::matches(DOMAIN_LETTERS, top)
 }
 
-/// The digits of a number without blanks and dashes; `None` if it has other characters. Only the last may be an X, which stands for ten.
+/// The digits of a number without blanks and dashes; `None` if it has other characters. Only the last may be an X, which means ten.
 fn read_isbn(text: &str) -> Option<Vec<u32>> {
     let kept: Vec<char> = text.chars().filter(|c| !c.is_ascii_whitespace() && *c != '-').collect();
     let last = kept.len().checked_sub(1)?;

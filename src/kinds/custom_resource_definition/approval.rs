@@ -12,11 +12,11 @@ const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 pub enum Approval {
     /// No annotation.
     Missing,
-    /// The annotation is neither a URL nor says that there is no approval.
+    /// The annotation is neither a URL nor begins with `unapproved`.
     Invalid,
     /// The annotation is a URL.
     Approved,
-    /// The annotation says that there is no approval.
+    /// The annotation begins with `unapproved`.
     Bypassed,
 }
 

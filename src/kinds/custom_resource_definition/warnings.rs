@@ -1,4 +1,4 @@
-//! Warnings about schemas that are valid and do not do what they seem to
+//! Warnings about parts of valid schemas that have no effect
 //! (apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go).
 
 use crate::kinds::custom::string_format::is_known;
@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Maximum number of warnings about one definition.
 const MAX_WARNINGS: usize = 50;
 
-/// Warns about formats that are not checked, and about sets whose items cannot be told apart.
+/// Warns about formats that are not checked, and about sets whose items cannot be compared.
 pub fn warn_about_schemas(definition: &Object) -> Vec<String> {
     let (mut formats, mut sets) = (Vec::new(), Vec::new());
     for version in definition.items(&["spec", "versions"]) {

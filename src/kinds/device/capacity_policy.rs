@@ -72,7 +72,7 @@ fn check_values(
             errors.duplicate(&path.index(index), json!(amount.value().to_string()));
         }
     }
-    // An amount beyond the limit is not looked at.
+    // Amounts beyond the limit of the list are not compared.
     if !amounts.iter().take(MAX_VALUES).any(|amount| *amount == default) {
         errors.invalid(path, default.to_string(), "default value is not valid according to the requestPolicy");
     }

@@ -39,7 +39,7 @@ pub fn warn_about_offer(offer: &Object) -> Vec<String> {
     if offer.items(&["spec", "devices"]).iter().all(|device| device[FIELD].is_null()) {
         return Vec::new();
     }
-    vec![format!("spec.devices[].{FIELD} is not supported: nodes are charged for what pods request")]
+    vec![format!("spec.devices[].{FIELD} has no effect: the scheduler counts only the resource requests of pods")]
 }
 
 /// Checks a list's length, then its items.
@@ -131,7 +131,7 @@ pub fn check_configuration(opaque: Option<&OpaqueDeviceConfiguration>, path: &Fi
     check_raw(&opaque.parameters.0, MAX_PARAMETER_BYTES, &path.child("parameters"), errors);
 }
 
-/// Checks an object of any fields, which may have at most so many bytes as JSON.
+/// Checks an object with any fields and at most `most` bytes as JSON.
 pub fn check_raw(value: &Value, most: usize, path: &FieldPath, errors: &mut FieldErrors) {
     if value.is_null() {
         errors.required(path, "");

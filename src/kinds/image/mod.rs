@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 pub const KIND: Kind =
     Kind { namespaced: false, ..Kind::new::<Image>(RESOURCE, "v1alpha1", "Image", &view::image::VIEW) };
 
-/// Maximum number of entries of `programs`, `path` and `volumes`, which every start looks for or mounts.
+/// Maximum number of entries of `programs`, `path` and `volumes`, which every start searches or mounts.
 const MAX_PLACES: usize = 32;
 
 /// The resource's name.

@@ -244,7 +244,7 @@ impl StatusChange<'_> {
         }
     }
 
-    /// Whether the status says that the Job goes on after it was suspended.
+    /// Whether the new status resumes a suspended Job.
     fn is_resuming(&self) -> bool {
         let mut conditions = self.new.conditions.iter().flatten();
         let goes_on = conditions.any(|condition| condition.type_ == "Suspended" && condition.status == "False");

@@ -71,7 +71,7 @@ impl PodRequests {
     }
 }
 
-/// Whether an init container is a sidecar, which keeps running beside the containers.
+/// Whether an init container is a sidecar, which keeps running while the containers run.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }

@@ -6,7 +6,7 @@ use std::fmt;
 /// Maximum number of files of a volume that are compared with each other.
 const MAX_FILES: usize = 1000;
 
-/// A file of a volume, and the source that it comes from.
+/// A file of a volume, and its source.
 struct File<'v> {
     path: &'v str,
     source: String,

@@ -9,7 +9,7 @@ struct PortAt<'p> {
     port: &'p Value,
 }
 
-/// Maximum number of comparisons between ports of one pod with the same number: it is far more than the warnings that a client is told.
+/// Maximum number of comparisons between ports of one pod with the same number. A client receives far fewer warnings.
 const MAX_COMPARISONS: usize = 10_000;
 
 /// Compares the ports of all containers, each given with its path.

@@ -1,6 +1,6 @@
 //! Rules of a pod's status that a client writes (`ValidatePodStatusUpdate`, and the conversion of `podIP` and `podIPs`).
 //!
-//! Never: checks what the kubelet of this program writes, which follows them.
+//! Never: checks writes of kloop's own kubelet, which satisfies these rules.
 
 use crate::kinds::shared::address;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};

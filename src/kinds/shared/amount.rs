@@ -18,7 +18,7 @@ pub fn round_up(amounts: &mut Option<BTreeMap<String, Text>>) {
     for amount in amounts.iter_mut().flatten().map(|(_, amount)| amount) {
         let exact = quantity(amount);
         let rounded = Quantity::from_milli(exact.milli());
-        // Greater amounts than there are thousandths of stay.
+        // Keeps an amount that is too large for 64 bits of thousandths.
         if rounded != exact && exact.milli().abs() < i64::MAX {
             *amount = Text(rounded.to_string());
         }

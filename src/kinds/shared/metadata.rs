@@ -149,7 +149,7 @@ pub fn check_template(meta: &ObjectMeta, path: &FieldPath, errors: &mut FieldErr
 
 fn check_owners(new: &Object, path: &FieldPath, errors: &mut FieldErrors) {
     let mut first: Option<String> = None;
-    // The message contains all owners: it is said once.
+    // The message contains all owners, so it is added once.
     let mut has_several = false;
     for owner in new.owners() {
         let version = owner.api_version.rsplit('/').next().unwrap_or_default();

@@ -24,7 +24,7 @@ pub fn zero_time(body: &mut Value, field: &str) {
     }
 }
 
-/// Gives a new object its first status, whatever the status that was sent.
+/// Sets the first status of a new object, replacing a status in the request.
 pub fn reset_status(new: &mut Object, old: Option<&Object>, first: Value) {
     if old.is_none() {
         new.set(&["status"], first);

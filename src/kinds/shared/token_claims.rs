@@ -32,7 +32,7 @@ pub struct TokenClaims<'a> {
     pub pod: Option<NamedUid<'a>>,
     /// The Secret that the token is bound to.
     pub secret: Option<NamedUid<'a>>,
-    /// The node of that pod, or the node that the token is bound to. Without a uid if the node does not exist any more.
+    /// The node of that pod, or the node that the token is bound to. Without a uid if the node no longer exists.
     pub node: Option<NamedUid<'a>>,
     /// The audiences; empty for the API server's.
     pub audiences: &'a [String],

@@ -64,7 +64,7 @@ pub fn check(source: &str, fields: &Value, path: &FieldPath, errors: &mut FieldE
     match source {
         "gcePersistentDisk" | "awsElasticBlockStore" => {
             if let Some(number) = outside(&fields["partition"]) {
-                // Kubernetes accepts 0, which stands for an absent number.
+                // Kubernetes accepts 0, which means no partition.
                 errors.invalid(&path.child("partition"), number, "must be between 1 and 255, inclusive");
             }
         }

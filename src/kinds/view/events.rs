@@ -26,7 +26,7 @@ pub fn write_events(object: &Object, related: &dyn RelatedObjects, out: &mut Des
     }
 }
 
-/// Writes the section with its table, oldest first; events without a last time come first (client-go: SortableEvents).
+/// Writes the section with its table, oldest first; events without a last time are first (client-go: SortableEvents).
 fn section(out: &mut Describe, events: &mut [Object], now: Time) {
     if events.is_empty() {
         return out.field(0, "Events", "<none>");

@@ -132,7 +132,7 @@ fn evict(world: &World, node: &Row, line: EvictionThreshold, plan: &mut Plan) {
         return plan.wait("no pod is left that could be ended");
     }
     if line.signal == PressureSignal::Memory && !are_measured(world, &candidates, at, plan) {
-        return plan.wait("what its pods use is being measured");
+        return plan.wait("measuring the usage of its pods");
     }
     let known = |row| EvictionCandidate::read(row, world.facts.pods.get(&row.uid)?);
     let Some(goes) = rank::first(candidates.into_iter().filter_map(known).collect(), line.signal) else { return };

@@ -28,7 +28,7 @@ pub fn faults(world: &World, row: &Row) -> Vec<IngressFault> {
         let next = format!("kloop create secret tls {name} --cert=FILE --key=FILE -n {}", row.key.namespace);
         Some(IngressFault { what: format!("no TLS: {why}"), next: Some(next) })
     }));
-    // Stable order; problems that need a change come first.
+    // Stable order; problems that need a change are first.
     faults.sort_by_key(|fault| fault.next.is_none());
     faults.dedup();
     faults

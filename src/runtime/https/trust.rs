@@ -24,7 +24,7 @@ use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::oid::db::rfc5280::{ANY_EXTENDED_KEY_USAGE, ID_KP_SERVER_AUTH};
 use x509_cert::ext::pkix::ExtendedKeyUsage;
 
-/// The places where systems keep the authorities that they trust, as Go looks for them.
+/// Files with the trusted authorities of the system, in the order in which Go searches them.
 const SYSTEM: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -129,7 +129,7 @@ fn read_certificates(text: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     (!certificates.is_empty()).then_some(certificates)
 }
 
-/// Verifies as rustls does, and accepts a server's certificate that is in the bundle itself, as Go does, whoever signed it.
+/// Verifies as rustls does. Like Go, also accepts a server's certificate that is in the bundle itself, with any signer.
 #[derive(Debug)]
 struct BundleVerifier {
     roots: Arc<WebPkiServerVerifier>,

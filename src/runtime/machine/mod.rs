@@ -1,4 +1,4 @@
-//! The machine that pods run on: effects go in, reports come out.
+//! The machine that pods run on: carries out effects, and sends reports.
 //!
 //! Knows: where shims are and how to reach them. A few threads hold the connections, each pod always with the same one.
 //! Never: waits for a shim in the caller's thread, and never decides that something should run.
@@ -86,7 +86,7 @@ pub struct AdoptedShims {
 }
 
 impl AdoptedShims {
-    /// Waits for the answers, which come after the shims' reports. A shim that is stopped or busy may give none.
+    /// Waits for the answers, which the shims send after their reports. A shim that is stopped or busy may send none.
     pub fn wait(self) -> HashMap<Str, PodFacts> {
         let deadline = Instant::now() + SHIM_ANSWER_TIMEOUT;
         let next = || self.records.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();

@@ -29,7 +29,7 @@ pub enum ParkState {
     Reporting,
     /// The shim was asked to park. The connection is closed when it answers.
     Asked,
-    /// The shim was asked to park and then asked for something else. The answer to the first request is still to come.
+    /// The shim was asked to park and then got another request. It has not yet answered the first request.
     Withdrawn,
     /// The shim is of an earlier version, which cannot be parked.
     Impossible,
@@ -54,7 +54,7 @@ pub struct ShimLink {
 }
 
 impl ShimLink {
-    /// A connection on which nothing was said yet.
+    /// A connection without messages yet.
     pub fn new(socket: OwnedFd, token: u64) -> ShimLink {
         let now = Instant::now();
         let (inbox, outbox) = (Vec::new(), Vec::new());

@@ -283,7 +283,7 @@ impl FilterListener {
         if !socket.is_stream && !self.receives_here(socket, port) || self.is_kept_off(socket, port) {
             return self.forbid(socket, host);
         }
-        // Servers that trust localhost see localhost. Replies to a datagram come only from the address that it was sent to.
+        // Servers that trust localhost see localhost as the source. Replies to a datagram must have the address that it was sent to.
         let from = if socket.is_stream { Ipv4Addr::LOCALHOST } else { self.own };
         match self.reach(notice, socket, from, SocketAddrV4::new(self.own, port)) {
             // No listener in the pod: continue with the host's localhost, as the program asked.
@@ -314,7 +314,7 @@ impl FilterListener {
     fn service(&mut self, notice: &SeccompNotice, socket: &CallerSocket, to: SocketAddrV4) -> CallResult {
         let choice = self.choose(*to.ip(), to.port(), socket.is_stream);
         if !socket.is_stream && self.may_reach(&choice.endpoints) && self.is_open(to) {
-            // The reply has to come from the address of the query: some programs accept no other.
+            // The source of the reply must be the address of the query: some programs accept no other.
             return self.as_asked(notice, socket, to);
         }
         self.route(notice, socket, to, choice)

@@ -18,7 +18,7 @@ const SYNC_WAKE_UP: u64 = 1;
 /// Maximum number of remembered threads.
 const CALLERS: usize = 8;
 
-/// Handles of the latest calling threads. A handle refers to its thread for good, even when the kernel reuses the id.
+/// Handles of the latest calling threads. A handle always refers to its thread, even when the kernel reuses the id.
 #[derive(Default)]
 pub struct CallerHandles(Vec<(i32, OwnedFd)>);
 

@@ -117,7 +117,7 @@ async fn check(connection: TcpStream, authority: &str, service: &str) -> Result<
     let (sender, connection) =
         client::Builder::new().handshake::<_, Cursor<Vec<u8>>>(connection).await.map_err(broken)?;
     tokio::spawn(async move {
-        // Its errors come out at the call.
+        // The call returns its errors.
         let _ = connection.await;
     });
     let mut sender = sender.ready().await.map_err(broken)?;

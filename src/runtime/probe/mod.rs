@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Maximum length of a message.
 const MESSAGE: usize = 10 * 1024;
-/// As which client probes come.
+/// The `User-Agent` of HTTP probes.
 const USER_AGENT: &str = "kube-probe/1.36";
 
 /// Result of one probe.

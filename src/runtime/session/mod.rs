@@ -77,7 +77,7 @@ pub fn run(
     }
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     shim.send_request(session, [theirs])?;
-    // Without a terminal the command was not started, and the shim says why.
+    // Without a terminal the command was not started, and the shim's answer has the reason.
     let Ok(screen) = pty::receive(&ours) else { return copy_until_end(&mut shim, Vec::new(), None) };
     rustix::io::ioctl_fionbio(&screen, true)?;
     let copies = vec![

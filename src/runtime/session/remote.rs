@@ -57,7 +57,7 @@ pub fn open_command(
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     shim.send_request(session, [theirs])?;
     let Ok(screen) = pty::receive(&ours) else {
-        // The shim says why the command was not started.
+        // The shim's answer has the reason why the command was not started.
         let answer = shim.next_answer()?;
         return Ok(Err(ended(&answer).unwrap_or_else(unheard)));
     };

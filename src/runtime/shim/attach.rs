@@ -107,7 +107,7 @@ pub fn send_output_to_all(all: &mut [AttachedClient], live: &LiveContainer, tag:
         .for_each(|attached| attached.send_output(tag, bytes));
 }
 
-/// Whether an attached client has so much unread output that the container has to wait.
+/// Whether the unread output of an attached client exceeds the limit, so that the container has to wait.
 pub fn is_held_up(all: &[AttachedClient], live: &LiveContainer) -> bool {
     all.iter().any(|attached| attached.pid == live.process.pid && attached.is_buffer_full())
 }

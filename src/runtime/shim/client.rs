@@ -20,7 +20,7 @@ pub struct ShimClient {
     pub id: u64,
     /// Socket of the connection.
     pub socket: OwnedFd,
-    /// Whether the client has said hello, so that it gets every change.
+    /// Whether the client has sent `Hello`, so that it gets every change.
     pub subscribed: bool,
     /// Whether the connection is to be closed.
     pub gone: bool,

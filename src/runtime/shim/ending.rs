@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Nanoseconds that the clock of file systems is behind at most: a tick of the slowest kernels.
 const TICK: i64 = 10_000_000;
-/// Time for which the mounts of an ended container are kept: restarts come first.
+/// Time for which the mounts of an ended container are kept, so that unmounting does not delay restarts.
 const MOUNTS_KEPT_FOR: Duration = Duration::from_secs(2);
 
 impl Shim {

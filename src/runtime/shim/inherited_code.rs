@@ -37,7 +37,7 @@ impl InheritedCode {
         self.forks += 1;
     }
 
-    /// Maps the code for the forks to come, once enough shims were started. Only for a process with one thread.
+    /// Maps the code for later forks, once enough shims were started. Only for a process with one thread.
     pub fn prepare_for_forks(&mut self) {
         let Some((model, since)) = self.model.filter(|_| !self.is_learned && self.forks >= FORKS) else { return };
         let age = since.elapsed();

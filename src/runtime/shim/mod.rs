@@ -147,7 +147,7 @@ struct Shim {
     kill_pause: Duration,
     /// Mounts of ended attempts, and when to unmount them: that takes the kernel a while, and the next attempt starts first.
     retired_mounts: Vec<(OwnedFd, Instant)>,
-    /// Since when no process has run and no request has come.
+    /// Time since which no process has run and no request has arrived.
     idle_since: Instant,
     /// When limits without a control group are checked next; `None` when there are none.
     next_look: Option<Instant>,

@@ -50,7 +50,7 @@ pub struct RunningCommand {
 
 impl Shim {
     pub(super) fn request(&mut self, client: u64, envelope: RequestEnvelope) {
-        // Sessions and attachments come from any client, so they have no epoch.
+        // Any client may open sessions and attachments, so they have no epoch.
         let is_led = !matches!(
             envelope.request,
             ShimRequest::Session(_) | ShimRequest::Attach(_) | ShimRequest::Resize(_) | ShimRequest::Ping

@@ -29,7 +29,7 @@ pub struct SentStop {
     is_blocked: bool,
     /// The program that the process ran when the signal was sent.
     program: Option<RunningProgram>,
-    /// The number of looks left at which a running thread may hide a wait for the signal ([`Delivery::Unclear`]).
+    /// Number of further checks in which a running thread may hide a wait for the signal ([`Delivery::Unclear`]).
     doubts: u32,
     pause: Duration,
     next_look: Instant,

@@ -208,7 +208,7 @@ impl Shim {
         self.successors.iter_mut().for_each(StandbyAttempt::dismiss);
     }
 
-    /// Dismisses the standby and the expected start of a container, because its next start will differ or will not come.
+    /// Ends the standby and drops the expected start of a container, because its next start will differ or not happen.
     pub(super) fn dismiss_expected_start(&mut self, container: &str) {
         let of_container = self.live.iter_mut().filter(|live| live.name == container);
         of_container.for_each(|live| (live.next, live.prepare_at) = (None, None));

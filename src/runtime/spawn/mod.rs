@@ -1,4 +1,4 @@
-//! Starts the programs of pods, and the shims and gateways that look after them.
+//! Starts the programs of pods, their shims, and the gateway.
 //!
 //! Three ways: [`spawn`] where nothing has to be done between fork and exec; [`waiting`] forks a child that prepares itself and waits for the
 //! order to start; [`sharing_memory`] starts a child that prepares itself and executes the program at once, without a copy of the memory.
@@ -33,11 +33,11 @@ pub struct SpawnProgram<'a> {
     pub cwd: CString,
     /// Standard input, output and error. All other descriptors close on exec.
     pub stdio: [BorrowedFd<'a>; 3],
-    /// The terminal that replaces all three and becomes the controlling terminal; only a child that prepares itself can set it.
+    /// The terminal that replaces all three and becomes the controlling terminal; only a child that runs code before exec can set it.
     pub terminal: Option<OwnedFd>,
-    /// User of the process, when different; only a child that prepares itself can set it.
+    /// User of the process, when different; only a child that runs code before exec can set it.
     pub identity: Option<UserAndGroups>,
-    /// Privileges to give up; only a child that prepares itself can do that.
+    /// Privileges to drop; only a child that runs code before exec can do that.
     pub rights: ProcessRights,
 }
 

@@ -91,7 +91,7 @@ fn prepare_and_execute<'a>(
     let (argv, envp) = (pointers(&program.argv), pointers(&program.env));
     let stdio = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
     close_other_descriptors(stdio.iter().chain(&[&child.gate_read, &child.error_write].map(AsFd::as_fd)));
-    // Otherwise exec would do so while the pod's start waits.
+    // Otherwise exec would release them while the pod's start waits.
     release_program_pages();
     let may_start = wait_for_start(child);
     if !may_start || rustix::io::write(&child.error_write, STARTING) != Ok(1) {

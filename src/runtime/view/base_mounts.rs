@@ -40,7 +40,7 @@ pub struct BaseMounts {
     machine: MachineMounts,
     /// Whether PID namespaces with their own `/proc` are possible.
     has_spaces: bool,
-    /// Whether mounts that are attached nowhere are possible.
+    /// Whether the kernel supports detached mounts.
     has_detached: bool,
     /// Whether a process that has entered it is root of the machine.
     is_root: bool,

@@ -65,7 +65,7 @@ fn add_entry(path: &Path, place: &Path) {
 
 /// Creates a device like the machine's, which saves each container a mount. Only root of the machine may create devices.
 fn copy_device(path: &Path, place: &Path, found: &Metadata) -> io::Result<()> {
-    // A device with an access list has other permissions than its mode says.
+    // The mode of a device with an access list does not show its permissions.
     if lgetxattr(path, ACCESS_LIST, &mut [0; 0]).is_ok_and(|length| length > 0) {
         return Err(io::ErrorKind::Unsupported.into());
     }

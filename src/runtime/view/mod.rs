@@ -230,7 +230,7 @@ pub fn drop_files_and_rights() {
     let _ = chdir("/");
     let _ = rustix::thread::set_no_new_privs(true);
     if geteuid().is_root() {
-        // SAFETY: plain system calls of a process with one thread. Groups come first, because the unprivileged user may not change them.
+        // SAFETY: plain system calls of a process with one thread. Groups are set first, because the unprivileged user may not change them.
         unsafe {
             libc::setgroups(0, std::ptr::null());
             libc::setgid(NOBODY);

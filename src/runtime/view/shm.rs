@@ -27,7 +27,7 @@ pub(super) const OPTIONS: &CStr = c"mode=1777";
 pub struct PodShm {
     /// Its open folder.
     pub(super) root: OwnedFd,
-    /// Its place in another mount namespace; `None` when `root` is the mount itself, which is attached nowhere.
+    /// Its place in another mount namespace; `None` when `root` is the detached mount itself.
     pub(super) place: Option<ShmPlace>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct ShmPlace {
 }
 
 impl PodShm {
-    /// Makes one whose mount is attached nowhere. Needs the permission to mount.
+    /// Creates one as a detached mount. Needs the permission to mount.
     pub(super) fn create_detached() -> rustix::io::Result<PodShm> {
         let tmpfs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(tmpfs.as_fd(), "mode", MODE)?;

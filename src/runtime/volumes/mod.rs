@@ -219,7 +219,7 @@ mod tests {
         let pod = tempfile::tempdir().unwrap();
         let group = rustix::process::getegid().as_raw();
         let user = rustix::process::geteuid();
-        // Root may give files to anybody.
+        // Root may change the owner of files.
         let (user, group) = if user.is_root() { (1000, 2000) } else { (user.as_raw(), group) };
         for text in ["one", "other"] {
             let plain = VolumeFile::new("a", 0o440, text.as_bytes());

@@ -441,7 +441,7 @@ pub enum ShimAnswer {
     },
     /// Answers [`ShimRequest::Park`]: every earlier request was answered, and no report follows on this connection.
     Parked,
-    /// No process runs and no request has come for a while: the shim exits, its record stays.
+    /// No process runs and no request has arrived for a while: the shim exits, its record stays.
     Leaving,
     /// The pod and its folder are completely removed.
     Removed,

@@ -30,7 +30,7 @@ pub(super) fn world(objects: &[Value]) -> World {
     world
 }
 
-/// A slice of pool `NAME` with these devices, for the nodes that `nodes` says.
+/// A slice of pool `NAME` with these devices, for the nodes that `nodes` selects.
 pub(super) fn slice(name: &str, nodes: Value, devices: Value) -> Value {
     let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
     let mut spec = json!({"driver": DRIVER, "pool": pool, "devices": devices});

@@ -278,7 +278,7 @@ mod tests {
         Opened { request: Some(connection.begin_request()), connection, task }
     }
 
-    /// Opens connections of a user until one is refused or there are so many.
+    /// Opens this number of connections of a user, or fewer if one is refused.
     fn authenticate(runtime: &Runtime, all: &Arc<Connections>, user: &str, peer: Peer, count: usize) -> Vec<Opened> {
         let open = |_| Some(open(runtime, all, peer)).filter(|one| one.connection.mark_authenticated(user).is_ok());
         (0..count).map_while(open).collect()

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Interval between looks at the APIServices, and while there is none with a Service.
+/// Interval between checks of the APIServices, also while none has a Service.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const EMPTY_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// Intervals between questions to a server that answers, and to a server that does not.

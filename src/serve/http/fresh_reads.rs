@@ -1,6 +1,6 @@
 //! Fresh reads of a state that several machines share: requests that arrive at the same time ask etcd once.
 //!
-//! Never: lets a request use an answer that was asked for before the request arrived. Start reading at [`FreshReads::wait`].
+//! Never: gives a request an answer to a read that began before the request arrived. Start reading at [`FreshReads::wait`].
 
 use crate::object::IgnorePoison;
 use crate::store::{Store, StoreResult};

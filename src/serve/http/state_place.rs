@@ -44,7 +44,7 @@ impl StatePlace {
         identity(&self.path) == self.identity
     }
 
-    /// Like [`StatePlace::is_unchanged`], but looks once in a millisecond, for reads that take a few microseconds.
+    /// Like [`StatePlace::is_unchanged`], but checks at most once per millisecond, for reads that take a few microseconds.
     pub fn was_unchanged_lately(&self) -> bool {
         let now = self.started.elapsed().as_millis() as u64;
         if self.seen_at.load(Ordering::Relaxed) == now {

@@ -1,4 +1,5 @@
-//! Turns of the threads that work on requests: only some work at the same time, and one that waits for a webhook lets another work.
+//! Turns of the worker threads: only a limited number works at the same time. A thread that waits for a webhook gives its turn to
+//! another one.
 
 use super::connections::Client;
 use super::fair_turns::{FairTurn, FairTurns};
@@ -31,7 +32,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Lets so many threads work.
+    /// Permits this number of threads to work.
     pub fn new(count: usize) -> Turns {
         Turns { working: FairTurns::new(count), waiting: Arc::new(Semaphore::new(MAX_WAITING)) }
     }

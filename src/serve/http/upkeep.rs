@@ -61,7 +61,7 @@ async fn reconcile_defaults(shared: Arc<ServerState>) {
     shared.problems.note("add the default roles", done);
 }
 
-/// Completes definitions that no control plane completes, as they come.
+/// Completes new definitions while no control plane does.
 async fn complete_definitions(shared: Arc<ServerState>) {
     let Ok(tail) = shared.tail().cloned() else { return };
     let (mut news, mut revision, mut progress) = (tail.news(), 0, DefinitionProgress::Wrote);

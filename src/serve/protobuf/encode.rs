@@ -49,7 +49,7 @@ impl<'t> Encoder<'t> {
         reader.end()
     }
 
-    /// Writes the fields of an object in the order in which they come, and puts them into the order of their numbers.
+    /// Writes the fields of an object in their JSON order, then sorts them by number.
     fn write_struct<'de, A: MapAccess<'de>>(&mut self, message: &'t MessageFields, mut map: A) -> Result<(), A::Error> {
         let (begin, first) = (self.bytes.len(), self.places.len());
         self.places.resize(first + message.slots.len(), 0..0);
@@ -158,7 +158,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// Writes a list in the place of a message.
+    /// Writes a list where the schema has a message.
     fn write_list<'de, A: SeqAccess<'de>>(&mut self, index: MessageIndex, items: A) -> Result<(), A::Error> {
         let message = self.table.message(index);
         let schema = ValueType::Message;
@@ -188,7 +188,7 @@ impl<'t> Encoder<'t> {
         Ok(())
     }
 
-    /// Writes an object in the place of a message.
+    /// Writes an object where the schema has a message.
     fn write_object<'de, A: MapAccess<'de>>(&mut self, index: MessageIndex, map: A) -> Result<(), A::Error> {
         let message = self.table.message(index);
         let (number, schema) = match message.form {

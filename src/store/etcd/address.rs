@@ -84,7 +84,7 @@ impl EtcdAddress {
                 "cert" => &mut cert,
                 "key" => &mut key,
                 "password-file" => &mut self.password_file,
-                _ => return Err(format!("{name:?} is none of cacert, cert, key and password-file")),
+                _ => return Err(format!("{name:?} is not one of cacert, cert, key and password-file")),
             };
             if value.is_empty() {
                 return Err(format!("{name} names no file"));
@@ -237,7 +237,7 @@ mod tests {
             ("etcd://a,,b/p", "write etcd://HOST"),
             ("etcd://a b/p", "without spaces"),
             ("etcd://joe:pw@a/p", "shown to every user"),
-            ("etcd://a/p?ca=x", "\"ca\" is none of cacert"),
+            ("etcd://a/p?ca=x", "\"ca\" is not one of cacert"),
             ("etcd://a/p?cacert=", "cacert names no file"),
             ("etcd://a/p?cacert=/a&cert=/x", "cert and key belong together"),
             ("etcd://a/p?cert=/x&key=/y", "needs TLS"),

@@ -105,7 +105,7 @@ impl EtcdClient {
     /// Calls a function on the client's thread at each change of a key, and whenever changes may have been missed.
     pub fn watch(&self, key: &str, changed: ChangeHandler) -> EtcdWatch {
         let (stop, stopped) = oneshot::channel();
-        // Without the thread there is no watch; callers look now and then anyway.
+        // Without the thread there is no watch; callers also check periodically.
         let _ = self.jobs.send(ClientJob::Watch(key.to_owned(), changed, stopped));
         EtcdWatch { _stop: stop }
     }

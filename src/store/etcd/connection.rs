@@ -144,7 +144,7 @@ impl EtcdConnection {
         let mut builder = Builder::new();
         builder.initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
         let (sender, connection) = builder.handshake(stream).await.map_err(|error| error.to_string())?;
-        // Its errors come out at the calls.
+        // The calls return its errors.
         tokio::spawn(connection);
         Ok(EtcdConnection { sender, base: base.into() })
     }

@@ -2,7 +2,7 @@
 //!
 //! [`definitions`] has the policies and bindings, compiled once for each of their states; [`invocations`] finds those that a request
 //! matches, with their parameters; [`evaluation`] evaluates one. They see every write, deletion and connection, those of control loops
-//! too, but never the configuration of admission itself. Without policies they cost one look at an empty list.
+//! too, but never the configuration of admission itself. Without policies the cost is one check of an empty list.
 //! Never: lets a request pass whose policy cannot be evaluated, unless its failurePolicy says so. Start reading at [`validate`].
 
 mod definitions;

@@ -17,7 +17,7 @@ pub enum DashAction {
         title: String,
         /// Arguments of the command.
         arguments: Vec<String>,
-        /// Whether the output goes on.
+        /// Whether the command continues until it is stopped, such as `logs --follow`.
         follows: bool,
     },
     /// Run a command that changes the cluster, and show its last line.
@@ -130,7 +130,7 @@ impl DashModel {
         if key.resource == "pods" && row.controller().is_some() {
             return Some(DashAction::Change(delete(&key)));
         }
-        self.refuse("is restarted by nothing: select a deployment, a stateful set, a daemon set, or a pod of one");
+        self.refuse("cannot be restarted: select a deployment, a stateful set, a daemon set, or a pod of one");
         None
     }
 

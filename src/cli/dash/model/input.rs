@@ -121,7 +121,7 @@ impl DashModel {
         self.lay_out();
     }
 
-    /// Closes the selected row; goes to its owner when it is closed or has nothing below it.
+    /// Closes the selected row; selects its owner when it is closed or has nothing below it.
     fn fold_or_go_up(&mut self) {
         let Some(row) = self.selected_row() else { return };
         if row.is_open == Some(true) {

@@ -1,6 +1,6 @@
 //! The dashboard's state: its rows, the selected one, and the screen that is shown. Pure: keys in, actions out.
 //!
-//! Knows: which rows are open, found and visible, and which command each key stands for.
+//! Knows: which rows are open, found and visible, and the command of each key.
 //! Never: draws, runs a command, or reads the store, the machine or a clock. Start reading at [`DashModel::handle_key`].
 
 mod actions;
@@ -252,7 +252,7 @@ impl DashModel {
         self.side.set_count(self.events().len());
     }
 
-    /// Makes the rows anew; the selected object stays selected.
+    /// Rebuilds the rows. The selected object stays selected.
     fn lay_out(&mut self) {
         let mut rows = Vec::new();
         for place in &self.overview.roots {
@@ -328,7 +328,7 @@ fn is_right(node: &OverviewNode) -> bool {
     node.stage.is_settled() || node.stage == Stage::Done
 }
 
-/// Whether a text contains another one, whatever the case of letters.
+/// Whether a text contains another one, ignoring case.
 fn contains(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }

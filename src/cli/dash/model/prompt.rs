@@ -16,7 +16,7 @@ pub struct DashPrompt {
 /// Use of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptPurpose {
-    /// Shows only what contains it.
+    /// Shows only rows that contain the text.
     Search,
     /// The number of replicas.
     Scale(Key),

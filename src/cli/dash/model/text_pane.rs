@@ -1,4 +1,4 @@
-//! A text over the list: the output of a command, or a log that goes on.
+//! A pane over the list: the output of a command, or a log that is followed.
 //!
 //! Never: keeps more than the last lines. Start reading at [`TextPane`].
 
@@ -69,7 +69,7 @@ impl TextPane {
         self.lines.len().saturating_sub(self.height)
     }
 
-    /// Moves the visible part so many lines.
+    /// Moves the visible part by a number of lines.
     pub fn scroll(&mut self, by: isize) {
         self.top = self.top.saturating_add_signed(by).min(self.last_top());
         // A pane at the end follows new lines; elsewhere it stays.

@@ -4,7 +4,7 @@
 
 use ratatui::layout::Rect;
 
-/// Fewest columns at which details stand beside the list.
+/// Minimum number of columns to show details next to the list.
 const WIDE: u16 = 110;
 
 /// Fewest lines at which details stand below the list.
@@ -80,7 +80,7 @@ impl ListWindow {
         self.top = self.top.clamp(lowest, self.selected.max(lowest)).min(self.count.saturating_sub(height).max(lowest));
     }
 
-    /// Selects another place, so many further.
+    /// Moves the selection by a number of places.
     pub fn step(&mut self, by: isize) {
         self.select(self.selected.saturating_add_signed(by));
     }

@@ -1,4 +1,4 @@
-//! Checks the rules of a definition: their form, their types and what they can cost
+//! Checks the rules of a definition: their syntax, their types and their estimated cost
 //! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation).
 
 use super::super::structural::properties;

@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
 const NO_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The value before a write and the new one, where they correspond.
+/// The old and the new value of a write, if they correspond.
 type Pair<'v> = Option<(&'v Json, &'v Json)>;
 
-/// The value that a value was before the write: an unchanged part keeps what breaks a rule.
+/// Ratcheting of a value (KEP-4008): a rule that an unchanged value breaks does not refuse the write.
 #[derive(Clone, Copy, Default)]
 struct Ratchet<'v> {
     current: Pair<'v>,
@@ -28,7 +28,7 @@ impl<'v> Ratchet<'v> {
         if self.current.is_none() {
             return self;
         }
-        // Both are shown in the same version, so that the fields of the type do not tell whether it changed.
+        // Both objects are converted to the same version, so a comparison of these fields shows no change.
         if self.parent.is_none() && matches!(name, Some("apiVersion" | "kind")) {
             return Ratchet::default();
         }
@@ -44,7 +44,7 @@ struct Findings<'e> {
 }
 
 impl RuleTree {
-    /// Adds the errors of an object, which was `old` before. Returns warnings for what an unchanged part breaks.
+    /// Adds the errors of an object that was `old` before the write. Returns warnings for rules that unchanged values break.
     pub fn evaluate(&self, object: &Json, old: Option<&Json>, errors: &mut FieldErrors) -> Vec<String> {
         let mut findings = Findings { errors, budget: Some(BUDGET), warnings: Vec::new() };
         let ratchet = Ratchet { current: old.map(|old| (old, object)), parent: None };

@@ -1,6 +1,6 @@
 //! Volumes: the types of their sources, with defaults and checks.
 //!
-//! Never: decides what a volume contains; `crate::kubelet::volumes` does. Start reading at [`VolumeType`], and at the table of all types
+//! Never: decides the content of a volume; `crate::kubelet::volumes` does. Start reading at [`VolumeType`], and at the table of all types
 //! below it.
 
 mod claims;

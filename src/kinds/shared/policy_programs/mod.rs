@@ -82,7 +82,7 @@ pub struct Expression {
     pub program: Result<Arc<Program>, String>,
 }
 
-/// Returns the program of an expression, or nothing to give up.
+/// Returns the program of an expression; `None` stops the compilation.
 type ProgramSource = fn(&str, &Declarations) -> Option<Compiled>;
 
 /// A validation of a policy.

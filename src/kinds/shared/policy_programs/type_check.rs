@@ -1,7 +1,7 @@
 //! Type checks of validating policies: their expressions against the schemas of the kinds that they match
 //! (`plugin/policy/validating/typechecking.go`).
 //!
-//! Knows: the kinds of a policy's rules, and the texts of warnings. Never: refuses a policy; the status of the policy tells the warnings.
+//! Knows: the kinds of a policy's rules, and the texts of warnings. Never: refuses a policy; its status contains the warnings.
 //! Start reading at [`check`].
 
 use super::variables::{Available, declare_typed};

@@ -200,7 +200,7 @@ impl Shard {
         if epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(token), flags).is_err() {
             return self.retry_later(uid);
         }
-        // Answers to commands come on the connection on which they were asked for.
+        // Answers to commands are sent on the connection of the request.
         let is_deferred =
             |id: u64| pod.deferred.iter().any(|request| matches!(request, ShimRequest::Exec(exec) if exec.id == id));
         for (_, probe) in pod.execs.extract_if(|id, _| !is_deferred(*id)) {

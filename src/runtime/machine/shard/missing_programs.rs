@@ -61,12 +61,12 @@ impl MissingPrograms {
         self.groups.retain(|group| !group.attempts.is_empty());
     }
 
-    /// When to look next; none while nothing is missing.
+    /// Time of the next check; `None` while no program is missing.
     pub fn due(&self) -> Option<Instant> {
         self.due.filter(|_| !self.groups.is_empty())
     }
 
-    /// The attempts whose program is there now, when it is time to look. They are forgotten.
+    /// Removes and returns the attempts whose program exists now, if a check is due.
     pub fn take_found(&mut self, environment: &Environment) -> Vec<Attempt> {
         let now = Instant::now();
         if self.due().is_none_or(|due| due > now) {

@@ -37,7 +37,7 @@ use tokio::time::{sleep, timeout};
 /// Maximum number of connections that are not proven yet, from one address; others are closed at once. And of all; others wait.
 const HANDSHAKES: usize = 8;
 const ALL_HANDSHAKES: usize = 256;
-/// Maximum number of links of one node: a new one may come before the end of the old one is noticed.
+/// Maximum number of links of one node: a new one may be opened before the end of the old one is detected.
 const LINKS: usize = 4;
 /// Time limit of a handshake, and of connecting to a pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

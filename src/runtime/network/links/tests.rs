@@ -187,7 +187,7 @@ async fn stranger_is_not_served() {
     let ends = Ends::start().await;
     let (_stranger, mut states) = ends.dial("near", &TestAuthority::new());
     assert!(states.recv().await.unwrap().unwrap().contains("certificate"), "of another authority");
-    // The other end does not know the authority of the client's certificate, and says so after the handshake.
+    // The other end does not know the authority of the client's certificate, and reports it after the handshake.
     let mut identity = ends.authority.identity("near", ends.near.pods, ends.near.address);
     let foreign = TestAuthority::new().identity("near", ends.near.pods, ends.near.address);
     (identity.client_certificate, identity.client_key) = (foreign.client_certificate, foreign.client_key);

@@ -1,4 +1,4 @@
-//! Messages of the client of a session, and the numbers of the channels that they come on.
+//! Messages of the client of a session, and the numbers of their channels.
 //!
 //! Start reading at [`ClientMessage`].
 

@@ -1,4 +1,4 @@
-//! Messages of a connection that was HTTP, both ways: those of WebSocket, or the bytes of SPDY as they come.
+//! Messages of a connection that was HTTP, both ways: those of WebSocket, or the raw bytes of SPDY.
 
 use super::byte_socket::ByteSocket;
 use super::spdy::FrameWriter;

@@ -61,7 +61,7 @@ pub enum Frame {
     Reset(u32),
     /// A ping, to be sent back.
     Ping(u32),
-    /// The client opens no more streams.
+    /// The client will open no further streams.
     GoAway,
     /// An unknown frame.
     Other,
