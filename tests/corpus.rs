@@ -117,7 +117,8 @@ fn every_manifest_is_accepted_or_refused_with_a_reason() {
                 continue;
             }
         };
-        // One dry-run transaction per file, so that files do not see each other. It is made again when rules were compiled; the last counts.
+        // One dry-run transaction per file, so that files do not see each other. It is made again when rules were compiled; the last
+        // counts.
         let before = (accepted, refused.len());
         let done = api.write(true, |txn| {
             accepted = before.0;

@@ -1,8 +1,8 @@
 //! Writes `src/serve/protobuf/fields.json.gz`: the numbers, names and types of the fields of Kubernetes' protobuf messages.
 //!
-//! `KLOOP_KUBERNETES_SOURCES=/sources cargo test --features schema -- --ignored write_protobuf_fields`, after a change of the catalogue or of
-//! Kubernetes' version. The folder contains the repositories `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator` of one
-//! release. Messages come from `generated.proto`; JSON names and the omission of zero values come from the tags of Go's structs.
+//! `KLOOP_KUBERNETES_SOURCES=/sources cargo test --features schema -- --ignored write_protobuf_fields`, after a change of the catalogue
+//! or of Kubernetes' version. The folder contains the repositories `api`, `apimachinery`, `apiextensions-apiserver` and `kube-aggregator`
+//! of one release. Messages come from `generated.proto`; JSON names and the omission of zero values come from the tags of Go's structs.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;

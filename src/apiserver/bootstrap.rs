@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// Namespaces of every cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Adds the namespaces, priority classes and roles that an older state lacks, and the rules and subjects that its default roles and bindings
-/// lack. Other objects, such as the storage class, stay deleted. Returns the number of changes.
+/// Adds the namespaces, priority classes and roles that an older state lacks, and the rules and subjects that its default roles and
+/// bindings lack. Other objects, such as the storage class, stay deleted. Returns the number of changes.
 pub fn reconcile(txn: &mut dyn Transaction) -> ApiResult<usize> {
     let mut count = 0;
     for object in namespaces().chain(priority_classes()).chain(default_roles()?) {

@@ -121,8 +121,8 @@ pub fn present_stored(txn: &dyn Transaction, kind: &Kind, objects: &mut [Object]
     Ok(())
 }
 
-/// Ends a write whose validation needs patterns or rules that are not compiled yet, where the transaction makes it again with them: nothing is
-/// compiled under the write lock.
+/// Ends a write whose validation needs patterns or rules that are not compiled yet, where the transaction makes it again with them:
+/// nothing is compiled under the write lock.
 pub fn defer_compilation(
     txn: &mut dyn Transaction,
     kind: &Kind,

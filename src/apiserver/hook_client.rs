@@ -114,8 +114,8 @@ fn split_url(url: &str) -> HookLocation {
     HookLocation::Url { host: host.to_owned(), port, path: clean_path(path) }
 }
 
-/// Writes a path as client-go sends it: absolute, without empty segments, `.`, `..` and a slash at the end. Servers in Go redirect requests to
-/// other forms, and envtest gives URLs two slashes after the port.
+/// Writes a path as client-go sends it: absolute, without empty segments, `.`, `..` and a slash at the end. Servers in Go redirect
+/// requests to other forms, and envtest gives URLs two slashes after the port.
 fn clean_path(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {

@@ -1,8 +1,8 @@
 //! Writes of several clients of one process: one connection for all, and one commit and sync for writes that wait at the same time.
 //!
-//! Clients take turns in the order of their arrival. Each adds its write to the open transaction, and is answered when that is durable. Nearly
-//! all refused writes are refused before they change anything. When one has changed something, or the commit is refused, the transaction is
-//! undone and each of its writes is made again on its own, so that one client's write cannot fail another's.
+//! Clients take turns in the order of their arrival. Each adds its write to the open transaction, and is answered when that is durable.
+//! Nearly all refused writes are refused before they change anything. When one has changed something, or the commit is refused, the
+//! transaction is undone and each of its writes is made again on its own, so that one client's write cannot fail another's.
 //! Start reading at [`SharedWriter::write`].
 
 use super::ApiResult;
@@ -134,7 +134,8 @@ impl SharedWriter {
         }
     }
 
-    /// Makes the write as a part of the open transaction or a new one, and passes the connection on. `is_alone`: in a transaction of its own.
+    /// Makes the write as a part of the open transaction or a new one, and passes the connection on. `is_alone`: in a transaction of its
+    /// own.
     fn attempt(
         &self,
         attempt: (&WriteAttempt<'_>, &mut WriteInputs),

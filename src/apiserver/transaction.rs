@@ -29,8 +29,8 @@ pub trait Transaction {
     /// The objects of a resource, in one namespace or in all, ordered by namespace and name.
     fn list(&self, resource: Resource, namespace: Option<&str>) -> ApiResult<Vec<Object>>;
 
-    /// Like [`Transaction::list`], but page by page, for a reader that needs only a part of each object. A transaction may read more, and may
-    /// give all objects as one page.
+    /// Like [`Transaction::list`], but page by page, for a reader that needs only a part of each object. A transaction may read more, and
+    /// may give all objects as one page.
     fn read_pages(
         &self,
         resource: Resource,

@@ -1,5 +1,5 @@
-//! Compiled expressions, kept for each process: compiling a long one takes milliseconds, and nothing is compiled under the write lock of the
-//! state.
+//! Compiled expressions, kept for each process: compiling a long one takes milliseconds, and nothing is compiled under the write lock of
+//! the state.
 //!
 //! Never: decides how long an expression may be; its kind does. Start reading at [`compile_and_keep`].
 

@@ -143,8 +143,8 @@ impl Args {
     }
 }
 
-/// Applies the manifests and returns the objects as stored, or only their identities if the caller needs no more. With `again`, unchanged objects
-/// are not printed.
+/// Applies the manifests and returns the objects as stored, or only their identities if the caller needs no more. With `again`, unchanged
+/// objects are not printed.
 fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResult<Vec<Object>> {
     let dry_run = args.change.dry_run(context)?;
     let validation = args.validate.parse()?;

@@ -139,8 +139,8 @@ fn check_copy(context: &CommandContext, verb: &str) -> CliResult {
     )))
 }
 
-/// Whether a server in a flag is that of the command's own state file, which then is opened without it: a command for another cluster is not
-/// run on this one.
+/// Whether a server in a flag is that of the command's own state file, which then is opened without it: a command for another cluster is
+/// not run on this one.
 fn is_served_here(entries: &ServerEntries, context: &mut CommandContext) -> CliResult<bool> {
     let globals = &context.globals;
     let has_more =

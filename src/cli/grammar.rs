@@ -16,8 +16,8 @@ pub fn command() -> Command {
     with_kubectl_conventions(Cli::with_verbs(|_| true))
 }
 
-/// Parses the words of a command line, the program's name first. The grammar of all verbs takes longer than most commands, so only the verbs
-/// that the line mentions are tried first.
+/// Parses the words of a command line, the program's name first. The grammar of all verbs takes longer than most commands, so only the
+/// verbs that the line mentions are tried first.
 pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgMatches, clap::Error> {
     let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
     let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);

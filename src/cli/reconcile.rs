@@ -35,8 +35,8 @@ use tokio::sync::oneshot;
 /// Minimum number of open files for a control plane and a few pods. With slightly fewer it would
 /// hang without an error.
 const FEWEST_FILES: usize = 48;
-/// Port at which this machine's node answers as a kubelet; any other when it is taken. It is not 10250: in a pod, localhost leads to the pod
-/// itself first, and a metrics server listens at 10250 itself.
+/// Port at which this machine's node answers as a kubelet; any other when it is taken. It is not 10250: in a pod, localhost leads to the
+/// pod itself first, and a metrics server listens at 10250 itself.
 const KUBELET_PORT: u16 = 10246;
 
 /// Run the controllers, the scheduler and the kubelet: make this machine match the state.

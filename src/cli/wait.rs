@@ -51,7 +51,8 @@ pub struct Args {
     which: TargetFlags,
     #[command(flatten)]
     print: PrintFlags,
-    /// The condition to wait on: [create|delete|condition=condition-name[=condition-value]|jsonpath='{JSONPath expression}'=[JSONPath value]].
+    /// The condition to wait on: [create|delete|condition=condition-name[=condition-value]|jsonpath='{JSONPath expression}'=[JSONPath
+    /// value]].
     #[arg(long = "for", value_name = "CONDITION")]
     condition: Vec<String>,
     /// The length of time to wait before giving up. Zero means check once and don't wait, negative means wait for a week.

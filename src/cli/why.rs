@@ -461,7 +461,7 @@ fn sentence(link: &CauseLink, now: Time) -> String {
     }
     if let Some(wake) = link.wake.filter(|wake| *wake > now && link.state != ConvergenceState::Converged) {
         let seconds = wake.duration_since(now).as_secs().max(1);
-        text.push_str(&format!("; looks again in {}", time::age(seconds)));
+        text.push_str(&format!("; next attempt in {}", time::age(seconds)));
     }
     format!("{} [{}]", one_line(&text), link.by)
 }

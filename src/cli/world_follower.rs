@@ -102,8 +102,8 @@ impl WorldFollower {
     }
 }
 
-/// Sends batches of changes on until the receiver is gone, and wakes it for each. Empty ones are left out: a receiver that sleeps until there
-/// is a change would not make room for them.
+/// Sends batches of changes on until the receiver is gone, and wakes it for each. Empty ones are left out: a receiver that sleeps until
+/// there is a change would not make room for them.
 fn carry_changes(
     batches: impl Iterator<Item = Vec<ReflectedChange>>,
     sender: &SyncSender<Vec<ReflectedChange>>,

@@ -60,7 +60,8 @@ impl Owner<'_> {
         children
     }
 
-    /// Like [`Owner::claim`], for pods that have a finalizer until they are counted: adopted ones that run get it, and released ones lose it.
+    /// Like [`Owner::claim`], for pods that have a finalizer until they are counted: adopted ones that run get it, and released ones lose
+    /// it.
     pub fn claim_tracked<'w>(&self, world: &'w World, finalizer: &str, plan: &mut Plan) -> Vec<&'w Arc<Row>> {
         let written = plan.writes.len();
         let pods = self.claim(world, "pods", plan);

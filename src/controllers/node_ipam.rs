@@ -1,7 +1,8 @@
 //! Blocks of addresses for the pods of linked machines (`pkg/controller/nodeipam`), and the right of nodes to read where the others are.
 //!
 //! Knows: the pods of a cluster have the addresses 127.N.1.1 to 127.N.127.254. The machine of the control plane has the lower half of them,
-//! each machine that joins, or shares the state, gets a block out of the upper half. Never: changes the block of a Node. Start reading at [`plan`].
+//! each machine that joins, or shares the state, gets a block out of the upper half. Never: changes the block of a Node. Start reading at
+//! [`plan`].
 
 use crate::object::{Key, Object};
 use crate::world::policy::Cidr;

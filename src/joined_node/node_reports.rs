@@ -55,8 +55,8 @@ impl NodeReports {
         NodeReports { facts, revision, events, sent_events, changed, compared_all: None }
     }
 
-    /// Sends the reports that the server does not have yet. Stops when the server does not answer. A report that the server refuses for the moment
-    /// waits for the next call, and the others are sent; returns the first such refusal.
+    /// Sends the reports that the server does not have yet. Stops when the server does not answer. A report that the server refuses for
+    /// the moment waits for the next call, and the others are sent; returns the first such refusal.
     pub fn send(&mut self, store: &Store, server: &dyn ReportTarget) -> Result<(), ClientError> {
         self.read_log(store);
         let mut refusal = None;

@@ -1,7 +1,8 @@
 //! The network of the pods of a joined node: linked with the cluster's other machines if the server is kloop, else the machine's own
 //! network.
 //!
-//! Knows: a cluster of kloop has addresses 127.N.0.0/16; the address of its Service `kubernetes` contains N. Never: opens a link; the gateway does.
+//! Knows: a cluster of kloop has addresses 127.N.0.0/16; the address of its Service `kubernetes` contains N. Never: opens a link; the
+//! gateway does.
 //! Start reading at [`choose_network`].
 
 use super::identity;

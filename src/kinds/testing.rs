@@ -27,8 +27,8 @@ pub fn refusals(mut body: Value) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the errors of a new status of an object, one line each. The patches are merged into a minimal object; the second one makes the new
-/// form of the first.
+/// Returns the errors of a new status of an object, one line each. The patches are merged into a minimal object; the second one makes the
+/// new form of the first.
 pub fn status_refusals(mut body: Value, before: &Value, after: &Value) -> Vec<String> {
     let kind = by_kind(body["apiVersion"].as_str().unwrap(), body["kind"].as_str().unwrap()).unwrap();
     let normalized =

@@ -1,5 +1,5 @@
-//! Builds of images: orders them for running containers, and writes their progress to the status of the Image object and to events, of the object and of the
-//! pods that wait for the build or continue with the previous one.
+//! Builds of images: orders them for running containers, and writes their progress to the status of the Image object and to events, of
+//! the object and of the pods that wait for the build or continue with the previous one.
 
 use super::pod::{AttemptState, LocalPod, PodContainer};
 use super::{image, start};

@@ -5,8 +5,8 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum bytes of the variables, commands and arguments in all starts that one plan makes for a pod. Variables that name each other double
-/// in length at each step. Linux passes a quarter of the stack's limit to a program (`execve(2)`), by default 2 MiB.
+/// Maximum bytes of the variables, commands and arguments in all starts that one plan makes for a pod. Variables that name each other
+/// double in length at each step. Linux passes a quarter of the stack's limit to a program (`execve(2)`), by default 2 MiB.
 pub const MAX_START_BYTES: usize = 8 << 20;
 
 /// Variables in order; of two with one name, the later one counts.

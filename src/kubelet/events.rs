@@ -152,8 +152,8 @@ impl EventSource<'_, '_> {
         }
     }
 
-    /// Adds an event about CPU throttling, for which Kubernetes has only an alert (CPUThrottlingHigh). It has no numbers, so that equal events
-    /// become one.
+    /// Adds an event about CPU throttling, for which Kubernetes has only an alert (CPUThrottlingHigh). It has no numbers, so that equal
+    /// events become one.
     fn throttled(&mut self) {
         if self.member.facts.as_ref().is_none_or(|facts| facts.throttled != ThrottlingState::Unreported) {
             return;

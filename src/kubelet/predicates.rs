@@ -97,7 +97,8 @@ fn is_critical(pod: &LocalPod, own: &PodFields) -> bool {
     is_static || i64::from(own.priority) >= SYSTEM_CRITICAL
 }
 
-/// The load of the pods that the node admits before this one: those that it has admitted, and of the others the older ones, as far as they fit.
+/// The load of the pods that the node admits before this one: those that it has admitted, and of the others the older ones, as far as
+/// they fit.
 fn load_before(pod: &LocalPod, node: &Row, offered: &NodeFields) -> NodeLoad {
     let mut load = NodeLoad::default();
     let before = pod.world.pods_on(&node.key.name).filter(|other| is_admitted_before(other, pod.row));

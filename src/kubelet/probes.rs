@@ -18,8 +18,8 @@ const KINDS: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKin
 /// A probe that is not answered this many seconds after its timeout is ordered again.
 const UNANSWERED_SECONDS: i64 = 5;
 
-/// Time that a container without a readiness probe runs before it is ready. A program that ends at once would otherwise count as ready for a
-/// moment, in which a rollout removes old pods. Kubernetes' kubelet looks at a container about a second after its start.
+/// Time that a container without a readiness probe runs before it is ready. A program that ends at once would otherwise count as ready
+/// for a moment, in which a rollout removes old pods. Kubernetes' kubelet looks at a container about a second after its start.
 pub const READY_AFTER: SignedDuration = SignedDuration::from_millis(200);
 
 /// Shortest pause before an early run of a probe. Later it is [`PAUSE_PART`] of the time since the first run.

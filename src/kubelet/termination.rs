@@ -59,9 +59,9 @@ fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     !pod.is_simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()
 }
 
-/// Returns the end of the grace period of a deleted pod. As in the kubelet it begins when the node begins to terminate the pod: the deletion
-/// timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that ran; it runs
-/// them again, because Kubernetes promises to run a hook at least once ("Container Lifecycle Hooks").
+/// Returns the end of the grace period of a deleted pod. As in the kubelet it begins when the node begins to terminate the pod: the
+/// deletion timestamp has only whole seconds, and the kubelet may see it late. A new control plane does not know of preStop hooks that
+/// ran; it runs them again, because Kubernetes promises to run a hook at least once ("Container Lifecycle Hooks").
 pub fn deadline(pod: &LocalPod) -> Option<Time> {
     let end = pod.row.deletion?;
     let grace = SignedDuration::from_secs(deletion_grace(pod));
@@ -78,7 +78,8 @@ fn deletion_grace(pod: &LocalPod) -> i64 {
     pod.object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
 }
 
-/// Whether a container may stop now. Until the deadline, a sidecar waits for the containers and for the sidecars that were started after it.
+/// Whether a container may stop now. Until the deadline, a sidecar waits for the containers and for the sidecars that were started after
+/// it.
 fn may_stop_now(pod: &LocalPod, place: usize) -> bool {
     let late = deadline(pod).is_some_and(|end| pod.world.now >= end);
     let later_lives = pod.members[place + 1..].iter().any(PodContainer::is_alive);

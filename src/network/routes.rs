@@ -58,8 +58,8 @@ fn plan(world: &World, key: &Key) -> Plan {
     let wanted = world.get(key).and_then(|row| route(world, row));
     let ordered = world.orders.routes.get(key);
     let text = |at: &str, why: &str| blocked_port_text(&key.name, at, why);
-    // The Service of the API is not reported: users did not create it, and programs of the machine use the server directly. An ordinary user
-    // may not bind its port 443.
+    // The Service of the API is not reported: users did not create it, and programs of the machine use the server directly. An ordinary
+    // user may not bind its port 443.
     if !is_api(key) {
         report_blocked(world, key, &mut plan, text);
     }

@@ -1,7 +1,8 @@
 //! Log lines for users about ticks and the machine: one line for each action.
 //!
-//! Knows: what the plans of a tick write and why, and which writes are bookkeeping (statuses, endpoints, revisions, the usual events): these
-//! are details, logged on request. Lines are made after the commit, from its result: a write that the tick itself undid is not logged.
+//! Knows: what the plans of a tick write and why, and which writes are bookkeeping (statuses, endpoints, revisions, the usual events):
+//! these are details, logged on request. Lines are made after the commit, from its result: a write that the tick itself undid is not
+//! logged.
 //! Start reading at [`ActivityLog::lines`] and, for the machine, [`report_line`].
 
 use super::{LogLevel, LogLine};

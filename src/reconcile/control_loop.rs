@@ -119,8 +119,8 @@ impl ControlLoop {
         Ok(ending)
     }
 
-    /// Keeps time and does one tick. A panic that belongs to no single object is handled like a commit of unknown outcome: the World is loaded
-    /// again.
+    /// Keeps time and does one tick. A panic that belongs to no single object is handled like a commit of unknown outcome: the World is
+    /// loaded again.
     fn try_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let ticked = contain(|| {
             self.check_place()?;
@@ -425,8 +425,8 @@ impl ControlLoop {
         self.plane.world.facts.pods.iter().filter(|(_, pod)| self.machine.is_some() && pod.runs()).count()
     }
 
-    /// Ends every pod of this machine: sends the stop signal, and SIGKILL after the pod's grace period. The pods stay in the store, and their status says
-    /// that they were stopped. A second request to stop kills the processes that still run.
+    /// Ends every pod of this machine: sends the stop signal, and SIGKILL after the pod's grace period. The pods stay in the store, and
+    /// their status says that they were stopped. A second request to stop kills the processes that still run.
     pub fn stop_pods(&mut self, log_sink: &mut LogSink<'_>) -> anyhow::Result<usize> {
         self.stopping = false;
         if self.machine.is_some() {

@@ -198,7 +198,8 @@ struct SimilarEvents {
 }
 
 impl SimilarEvents {
-    /// Whether a message has to be aggregated because there were too many different ones. The oldest is then forgotten, so that it may recur.
+    /// Whether a message has to be aggregated because there were too many different ones. The oldest is then forgotten, so that it may
+    /// recur.
     fn is_one_too_many(&mut self, message: &str, at: Time) -> bool {
         if self.last.replace(at).is_some_and(|last| at.duration_since(last) > SIMILAR_LIFETIME) {
             self.messages.clear();

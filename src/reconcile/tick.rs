@@ -176,8 +176,8 @@ pub const INTERNAL_ERROR: &str = "InternalError";
 pub const ACTOR: &str = "reconcile";
 
 impl Tick<'_> {
-    /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; to survive a power loss it
-    /// needs a [`Store::sync`].
+    /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; to survive a power
+    /// loss it needs a [`Store::sync`].
     pub fn run(&mut self, store: &mut Store, now: Time) -> Result<TickResult, TickError> {
         self.world.now = now;
         if self.log_may_have_changed {
@@ -424,8 +424,8 @@ impl Tick<'_> {
         0
     }
 
-    /// Handles a panic of a plan: the key is tried again with backoff, and its object gets an event. The panic is logged once until a plan of
-    /// the key succeeds.
+    /// Handles a panic of a plan: the key is tried again with backoff, and its object gets an event. The panic is logged once until a
+    /// plan of the key succeeds.
     fn plan_failed(&mut self, item: Item, panic: String) -> usize {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);

@@ -74,8 +74,8 @@ impl UnschedulablePods {
         }
     }
 
-    /// Removes the pods that a change could help, and returns each with the time at which it may be tried. A nominated pod, for which others
-    /// were preempted, skips its backoff.
+    /// Removes the pods that a change could help, and returns each with the time at which it may be tried. A nominated pod, for which
+    /// others were preempted, skips its backoff.
     pub fn woken(&mut self, world: &World, filter: &WaitFilter, change: RowChange<'_>, now: Time) -> Vec<(Key, Time)> {
         let is_helped = |group: &UnschedulableGroup| {
             let example = group.pods.first().and_then(|key| world.get(key));

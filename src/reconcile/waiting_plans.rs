@@ -1,8 +1,8 @@
 //! Plans that wait for answers of webhooks.
 //!
-//! A plan whose write needs an answer is undone, and its key is set aside. Once the answers are there, the loop plans again with the time and
-//! the random numbers of the first attempt. If no relevant object has changed, it plans the same writes, and the answers apply to them.
-//! Ticks continue meanwhile. Never: waits. Start reading at [`WaitingPlans::begin`].
+//! A plan whose write needs an answer is undone, and its key is set aside. Once the answers are there, the loop plans again with the time
+//! and the random numbers of the first attempt. If no relevant object has changed, it plans the same writes, and the answers apply to
+//! them. Ticks continue meanwhile. Never: waits. Start reading at [`WaitingPlans::begin`].
 
 use super::queue::Item;
 use crate::apiserver::outside::{Answer, QuestionId, WebhookQuestion, WriteInputs};

@@ -19,7 +19,8 @@ pub struct BurstLimits {
 }
 
 impl BurstLimits {
-    /// Waits for the end of the burst, and passes each message to `handle`. Returns false when `handle` does, or when the sender is dropped.
+    /// Waits for the end of the burst, and passes each message to `handle`. Returns false when `handle` does, or when the sender is
+    /// dropped.
     pub fn wait_for_end<M>(&self, messages: &Receiver<M>, mut handle: impl FnMut(M) -> bool) -> bool {
         let end = Instant::now() + self.longest;
         while Instant::now() < end {

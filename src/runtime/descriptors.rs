@@ -1,6 +1,7 @@
 //! Limits of file descriptors. A server raises its own soft limit to the hard one and starts processes with the original limit.
 //!
-//! Many programs loop over all possible descriptors at their start, or allocate a table of that size, so they must not inherit a raised limit.
+//! Many programs loop over all possible descriptors at their start, or allocate a table of that size, so they must not inherit a raised
+//! limit.
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::sync::OnceLock;

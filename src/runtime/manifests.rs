@@ -1,7 +1,7 @@
 //! Reads the manifests of static pods from a folder, at the start and after each change (Kubernetes: `--pod-manifest-path`).
 //!
-//! A watcher triggers the reads. Where the folder cannot be watched, or does not exist, a thread reads it every second. Only changed content
-//! is reported.
+//! A watcher triggers the reads. Where the folder cannot be watched, or does not exist, a thread reads it every second. Only changed
+//! content is reported.
 
 use super::debounced_watch::{BurstLimits, POLL_INTERVAL, create_watcher};
 use crate::kubelet::manifests::ManifestFile;

@@ -178,8 +178,8 @@ pub fn environment(pid: i32, name: &str) -> Option<String> {
     find_variable(&fs::read(format!("/proc/{pid}/environ")).ok()?, name)
 }
 
-/// Returns whether a variable has a value in a process's initial environment; `None` while the process replaces its program (`execve`), when
-/// neither its arguments nor its environment can be read.
+/// Returns whether a variable has a value in a process's initial environment; `None` while the process replaces its program (`execve`),
+/// when neither its arguments nor its environment can be read.
 pub fn has_variable(pid: i32, name: &str, value: &str) -> Option<bool> {
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let mut block = read("environ");

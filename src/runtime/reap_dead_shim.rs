@@ -45,8 +45,8 @@ pub fn settle_all(pods: &mut [(PathBuf, &mut ShimRecord)]) -> bool {
     changed
 }
 
-/// Records attempts that have a log but no record: they may have run. Their end counts as unknown, so that a container that must not restart
-/// runs at most once.
+/// Records attempts that have a log but no record: they may have run. Their end counts as unknown, so that a container that must not
+/// restart runs at most once.
 fn note_begun(pod: &Path, record: &mut ShimRecord) -> bool {
     let attempts = folder::newest_attempts(pod);
     let unrecorded = attempts

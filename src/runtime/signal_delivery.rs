@@ -1,8 +1,8 @@
 //! Predicts whether a signal that is sent to a process reaches it.
 //!
-//! The kernel drops signals to the first process of a pid namespace unless that process has a handler for them (pid_namespaces(7)). It decides
-//! twice: when the signal is sent, unless it is blocked then, and when a blocked one is unblocked. C libraries block every signal for a
-//! moment while they start a thread or a process, so a signal can be accepted and be dropped a millisecond later.
+//! The kernel drops signals to the first process of a pid namespace unless that process has a handler for them (pid_namespaces(7)). It
+//! decides twice: when the signal is sent, unless it is blocked then, and when a blocked one is unblocked. C libraries block every signal
+//! for a moment while they start a thread or a process, so a signal can be accepted and be dropped a millisecond later.
 //!
 //! Code of our own reads the status: the crate `procfs` takes ten times as long, and meanwhile a process may become another program.
 

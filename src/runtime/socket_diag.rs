@@ -1,7 +1,7 @@
 //! Asks the kernel for one socket of this machine by its addresses (`sock_diag(7)`).
 //!
-//! Never: reads the tables of `/proc/net`, which are long, and from which a socket may be missing while another one closes. Start reading at
-//! [`SocketDiag::find`].
+//! Never: reads the tables of `/proc/net`, which are long, and from which a socket may be missing while another one closes. Start reading
+//! at [`SocketDiag::find`].
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

@@ -160,8 +160,8 @@ pub fn profile_of<'a>(world: &'a World, row: &Row) -> Option<&'a SchedulerProfil
     world.settings.profiles.iter().find(|profile| Some(&profile.name) == name)
 }
 
-/// In a cluster with fewer nodes than this, every node is filtered. In a larger one, filtering stops after at least this many feasible nodes
-/// (Kubernetes: `minFeasibleNodesToFind`).
+/// In a cluster with fewer nodes than this, every node is filtered. In a larger one, filtering stops after at least this many feasible
+/// nodes (Kubernetes: `minFeasibleNodesToFind`).
 const MIN_FEASIBLE_NODES: usize = 100;
 
 /// Returns the number of feasible nodes after which filtering stops. Their percentage falls as the cluster grows

@@ -160,8 +160,8 @@ impl NodeResultCache {
         answer
     }
 
-    /// Returns the number of the verdict of the node in this slot, and its raw scores if it fits. The node itself is checked first, then pods
-    /// and volumes elsewhere, then the pods nominated for the node.
+    /// Returns the number of the verdict of the node in this slot, and its raw scores if it fits. The node itself is checked first, then
+    /// pods and volumes elsewhere, then the pods nominated for the node.
     pub fn verdict(&mut self, query: &PodQuery<'_>, slot: usize) -> (usize, RawScores) {
         let result = self.result_for(query, slot);
         let verdict = result.verdict as usize;

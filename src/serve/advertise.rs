@@ -1,7 +1,7 @@
 //! The Endpoints and the EndpointSlice of the Service `kubernetes`, which lead to the server as long as it runs.
 //!
-//! Knows: both objects of one server. As in Kubernetes the server itself writes them, repairs them now and then, and takes them away when it
-//! ends. Of several servers of one cluster the first is advertised; another takes its place once that one accepts no connection.
+//! Knows: both objects of one server. As in Kubernetes the server itself writes them, repairs them now and then, and takes them away when
+//! it ends. Of several servers of one cluster the first is advertised; another takes its place once that one accepts no connection.
 //! Never: advertises plain HTTP, because the Service's port is `https`.
 
 use crate::apiserver::create::create;

@@ -1,5 +1,5 @@
-//! The server's work on CustomResourceDefinitions: it accepts their names and deletes the objects of a deleted one, as Kubernetes' API server
-//! does by itself. So a server without a control plane serves new kinds, too.
+//! The server's work on CustomResourceDefinitions: it accepts their names and deletes the objects of a deleted one, as Kubernetes' API
+//! server does by itself. So a server without a control plane serves new kinds, too.
 //!
 //! Knows: a control plane runs the same loop, and is earlier. Never: decides; the loop of definitions plans. Start reading at [`complete`].
 

@@ -192,7 +192,8 @@ impl ListBody {
         Ok((encoder.head(&metadata).map_err(|error| internal(&error))?, spool))
     }
 
-    /// Encodes the wanted objects of a batch, as far as there is room. Where objects are shown as stored, each is encoded once for all lists.
+    /// Encodes the wanted objects of a batch, as far as there is room. Where objects are shown as stored, each is encoded once for all
+    /// lists.
     fn encode_rows(
         &mut self,
         api: &Api,

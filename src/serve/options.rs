@@ -151,8 +151,8 @@ pub enum ListMoment {
     At(u64),
 }
 
-/// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version. Refuses a timeout that is not a number,
-/// although only watches use it.
+/// Returns the selectors of a list, a watch or a deletion. Fields have the names of the requested version. Refuses a timeout that is not
+/// a number, although only watches use it.
 pub fn list_selection(request: &ApiRequest, (kind, api_version): (&Kind, &str)) -> ServeResult<ListSelection> {
     request.number("timeoutSeconds")?;
     let labels = request.parameter("labelSelector").map(Selector::parse).transpose();

@@ -166,8 +166,8 @@ impl ReadPresentation {
         is_same && self.form.shape == AnswerShape::Whole
     }
 
-    /// Returns a stored object, given as its text and the revision that wrote it, as a document of protobuf. Objects have to be shown exactly
-    /// as stored.
+    /// Returns a stored object, given as its text and the revision that wrote it, as a document of protobuf. Objects have to be shown
+    /// exactly as stored.
     pub fn encode_stored(&self, (body, revision): (&str, Option<u64>), bodies: &EncodedBodies) -> Option<Vec<u8>> {
         let (api_version, kind) = (&self.api_version, self.kind.kind);
         let encode = || protobuf::encode_content(api_version, kind, body);

@@ -48,7 +48,8 @@ pub fn answer(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>) -
     let before = if asked.namespace.is_some() { 8 } else { 6 };
     let path = match request.path.splitn(before + 1, '/').nth(before) {
         Some(path) => path,
-        // Relative links on a page need the final slash. Only clients that read are redirected: others would repeat a redirected request as GET.
+        // Relative links on a page need the final slash. Only clients that read are redirected: others would repeat a redirected request
+        // as GET.
         None if request.upgrade.is_none() && matches!(request.method.as_str(), "GET" | "HEAD") => {
             let pairs = request.query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let query = if request.query.is_empty() { String::new() } else { format!("?{}", encode_query(pairs)) };
@@ -96,7 +97,8 @@ fn node_place(node: &Object, port: &str) -> ServeResult<SocketAddr> {
     Ok(SocketAddr::new(address.ok_or_else(|| Status::bad_request("address not allowed"))?, parse_port(port)?))
 }
 
-/// Whether a port is that of a node's kubelet: the one that the node names, or Kubernetes' usual one where this server answers in its place.
+/// Whether a port is that of a node's kubelet: the one that the node names, or Kubernetes' usual one where this server answers in its
+/// place.
 fn is_kubelets(port: &str, node: &Object) -> bool {
     let named = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).filter(|port| *port > 0);
     let has_usual = named.is_none() || remote_kubelet::is_run_by_control_plane(node);

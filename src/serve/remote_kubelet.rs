@@ -1,7 +1,7 @@
 //! Requests that another machine's kubelet answers: logs, streams and measurements of its node (`pkg/kubelet/client`).
 //!
-//! Knows: the status of such a node contains the port of its kubelet. Each request shows a new certificate of the API server, so that no key of it
-//! is kept. Never: waits for the kubelet; [`super::http`] forwards the request. Start reading at [`forward_to_kubelet`].
+//! Knows: the status of such a node contains the port of its kubelet. Each request shows a new certificate of the API server, so that no
+//! key of it is kept. Never: waits for the kubelet; [`super::http`] forwards the request. Start reading at [`forward_to_kubelet`].
 
 use super::request::{ApiRequest, encode_query};
 use super::target::{KubeletTls, ProxyTarget, ProxyTls};

@@ -29,7 +29,8 @@ fn warnings(kind: &Kind, deletion: &DeleteOptions) -> Vec<String> {
     is_unsaid.then(|| JOBS_KEEP_PODS.to_owned()).into_iter().collect()
 }
 
-/// Deletes an object for a client. The kind may have a propagation policy for requests without one; the control loops' deletions do not use it.
+/// Deletes an object for a client. The kind may have a propagation policy for requests without one; the control loops' deletions do not
+/// use it.
 fn delete_for_client(
     txn: &mut dyn Transaction,
     kind: &Kind,

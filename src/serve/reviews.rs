@@ -259,8 +259,8 @@ fn check_attributes(review: &Review, spec: &Value, _: &ReviewRequest) -> ServeRe
     review.refuse(errors)
 }
 
-/// Returns the field selector of an access review as text. Of its requirements, those for one value are kept, as the authorizers know others
-/// not.
+/// Returns the field selector of an access review as text. Of its requirements, those for one value are kept, as the authorizers know
+/// others not.
 fn read_field_selector(selector: &Value) -> String {
     let raw = selector["rawSelector"].as_str().filter(|raw| !raw.is_empty());
     let requirements = selector["requirements"].as_array().into_iter().flatten();

@@ -1,7 +1,8 @@
 //! The claim of the leader in a log that several machines share: whose control plane leads.
 //!
-//! A leader renews its claim. A standby whose own clock sees no renewal for a lease replaces it, and then raises the epoch by a transaction,
-//! so that a leader that was only slow can commit nothing more. Never: raises the epoch. Start reading at [`Store::claim_lead`].
+//! A leader renews its claim. A standby whose own clock sees no renewal for a lease replaces it, and then raises the epoch by a
+//! transaction, so that a leader that was only slow can commit nothing more. Never: raises the epoch. Start reading at
+//! [`Store::claim_lead`].
 
 use super::properties::{encode_properties, read_number, read_property};
 use super::replica::store_error;

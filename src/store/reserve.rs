@@ -1,8 +1,9 @@
 //! The reserve: disk space kept back for the writes that free space on a full disk.
 //!
-//! A pod that fills the disk leaves no space for the record of its own deletion. So the control plane allocates a file while there is room. A
-//! transaction that frees space, such as a deletion, gets a part of it when the disk is nearly full. The part becomes space of the
-//! WAL at once, because a pod that still writes takes whatever is free. The control plane allocates the file again when there is room.
+//! A pod that fills the disk leaves no space for the record of its own deletion. So the control plane allocates a file while there is
+//! room. A transaction that frees space, such as a deletion, gets a part of it when the disk is nearly full. The part becomes space of
+//! the WAL at once, because a pod that still writes takes whatever is free. The control plane allocates the file again when there is
+//! room.
 //! Never: serves other writes; those fail until space is free. Start reading at [`Txn::allow_reserve`].
 
 use super::state_path::StorePath;
@@ -29,8 +30,8 @@ const SMALL_PART: u64 = 256 << 10;
 const LEAST_PART: u64 = 64 << 10;
 
 impl Store {
-    /// Allocates the reserve, or completes it, when the disk has room for twice of it. Waits for other writers at most for `patience`; the next
-    /// call makes up for it. Returns an error when the file system cannot.
+    /// Allocates the reserve, or completes it, when the disk has room for twice of it. Waits for other writers at most for `patience`;
+    /// the next call makes up for it. Returns an error when the file system cannot.
     pub fn keep_reserve(&self, patience: Duration) -> StoreResult<()> {
         let Some(turnstile) = self.turnstile.as_ref().filter(|_| self.reserve_size() < RESERVE) else { return Ok(()) };
         if free_space(&self.place).is_none_or(|free| free < 2 * RESERVE) {

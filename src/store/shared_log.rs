@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// A log that several machines append to. Batches are numbered from 1.
 pub(super) trait SharedLog: Send {
-    /// Creates the log of a new cluster, unless there is one. `cluster` identifies it. With a snapshot, whose chunks are written already, the
-    /// log begins after that.
+    /// Creates the log of a new cluster, unless there is one. `cluster` identifies it. With a snapshot, whose chunks are written already,
+    /// the log begins after that.
     fn create(&mut self, cluster: &str, snapshot: Option<SnapshotManifest>, patience: Duration)
     -> Result<(), LogError>;
 

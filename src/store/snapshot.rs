@@ -61,8 +61,8 @@ impl Store {
     }
 }
 
-/// Most bytes of SQLite's cache during a scan. A scan in the order of writing reads each page once, and a large cache costs it only the time to
-/// allocate the memory. A scan in another order returns to pages, and reads them too often with a smaller cache.
+/// Most bytes of SQLite's cache during a scan. A scan in the order of writing reads each page once, and a large cache costs it only the
+/// time to allocate the memory. A scan in another order returns to pages, and reads them too often with a smaller cache.
 const SCAN_CACHE: usize = 8 << 20;
 
 /// A smaller cache of a connection, until it is dropped.

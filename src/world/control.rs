@@ -21,8 +21,8 @@ pub struct Loop {
     pub concerns: fn(&World, &Row) -> Vec<Key>,
     /// Returns the plan for one root object, which may no longer exist.
     pub plan: fn(&World, &Key) -> Plan,
-    /// The keys of its root that a report of the machine makes due. Called after the report was applied to the facts. `None` for a loop that
-    /// depends only on objects, which can be asked for its plan without a running control plane.
+    /// The keys of its root that a report of the machine makes due. Called after the report was applied to the facts. `None` for a loop
+    /// that depends only on objects, which can be asked for its plan without a running control plane.
     pub reports: Option<fn(&World, &AppliedReport) -> Vec<Key>>,
     /// Decides which changes make waiting keys due again; `None` for a loop whose keys never wait ([`Plan`]).
     pub wait_filter: Option<&'static WaitFilter>,

@@ -55,7 +55,8 @@ fn claim_name(pod: &Object, entry: &Value) -> Result<Option<(String, bool)>, Str
     }
 }
 
-/// Returns the names of a pod's claims, each with whether the claim was created for the pod alone. The error means that one was not created yet.
+/// Returns the names of a pod's claims, each with whether the claim was created for the pod alone. The error means that one was not
+/// created yet.
 pub fn claim_names(pod: &Object) -> impl Iterator<Item = Result<(String, bool), String>> + '_ {
     let extended = pod.text(&["status", "extendedResourceClaimStatus", "resourceClaimName"]);
     let named = pod.items(&["spec", "resourceClaims"]).iter().filter_map(|entry| claim_name(pod, entry).transpose());

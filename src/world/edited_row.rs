@@ -45,8 +45,8 @@ impl Row {
         Some(row)
     }
 
-    /// Makes the row of a pod with another status, and with a change outside of it that no field of a row depends on. `None` when the status
-    /// is unchanged.
+    /// Makes the row of a pod with another status, and with a change outside of it that no field of a row depends on. `None` when the
+    /// status is unchanged.
     pub fn with_status(&self, status: &Value, other: Option<&TextEdit>, revision: u64) -> Option<Row> {
         // Claims of devices are in the spec or in the status.
         self.pod().filter(|fields| !fields.has_devices)?;

@@ -216,8 +216,8 @@ impl PodFacts {
         self.containers.values().any(|known| known.throttled == ThrottlingState::Unreported)
     }
 
-    /// Notes the state of an attempt, unless a later one is known. Returns whether anything changed. An attempt that is not known runs, too: a
-    /// full disk kept its shim from recording it for a new control plane.
+    /// Notes the state of an attempt, unless a later one is known. Returns whether anything changed. An attempt that is not known runs,
+    /// too: a full disk kept its shim from recording it for a new control plane.
     pub(super) fn record_state(&mut self, container: &Str, attempt: u32, state: ContainerState) -> bool {
         let known = self.containers.get_mut(container);
         if let Some(known) = known.filter(|known| known.attempt >= attempt) {

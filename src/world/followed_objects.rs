@@ -1,7 +1,7 @@
 //! The ConfigMaps and Secrets that a running pod follows: its volumes show their current content, and a debug container may wait for one.
 //!
-//! Never: lists those that are read only when a container starts. A pod that waits for one of those is not ready, and the kubelet makes each pod
-//! due that is not ready.
+//! Never: lists those that are read only when a container starts. A pod that waits for one of those is not ready, and the kubelet makes
+//! each pod due that is not ready.
 //! Start reading at [`list_followed_names`].
 
 use crate::object::Object;

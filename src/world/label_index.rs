@@ -23,7 +23,8 @@ pub(super) struct LabelIndex {
     labels: HashMap<(Str, Str, Str), KeySet>,
     /// Rows without a controller, of resources that can be adopted, by resource and namespace.
     orphans: HashMap<(Resource, Str), KeySet>,
-    /// Objects that select pods, by resource, namespace and a label that their pods must have; without a label when the selector requires none.
+    /// Objects that select pods, by resource, namespace and a label that their pods must have; without a label when the selector requires
+    /// none.
     selecting: HashMap<SelectorKey, KeySet>,
     /// EndpointSlices by namespace and the Service that they say they belong to.
     slices: HashMap<(Str, Str), KeySet>,

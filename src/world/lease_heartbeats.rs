@@ -1,5 +1,5 @@
-//! Heartbeats of nodes as this control plane has seen them: a renewed Lease counts from the moment at which it arrives, because the clock of the
-//! node may differ (kube-controller-manager: node_lifecycle_controller.go, probeTimestamp).
+//! Heartbeats of nodes as this control plane has seen them: a renewed Lease counts from the moment at which it arrives, because the clock
+//! of the node may differ (kube-controller-manager: node_lifecycle_controller.go, probeTimestamp).
 //!
 //! Never: decides that a node is lost.
 

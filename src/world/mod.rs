@@ -134,8 +134,8 @@ pub struct ClusterSettings {
     pub resolver: Str,
     /// Whether pods have their own addresses on this machine; otherwise they share its network, as with `hostNetwork`.
     pub pod_network: bool,
-    /// Whether connections of pods on the machine's network to Services are directed: on a node of another Kubernetes, the addresses of Services
-    /// lead nowhere.
+    /// Whether connections of pods on the machine's network to Services are directed: on a node of another Kubernetes, the addresses of
+    /// Services lead nowhere.
     pub host_uses_services: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Orders: the desired network configuration and watched files that the machine was last sent.
 //!
 //! Knows: the last order about each object, so that a loop orders again only when the desired state has changed. Never: says whether the
-//! machine has carried one out; that is for [`super::facts`]. Orders are lost when the control plane ends; the next one sends them all again.
+//! machine has carried one out; that is for [`super::facts`]. Orders are lost when the control plane ends; the next one sends them all
+//! again.
 
 use super::World;
 use super::facts::FilePatterns;

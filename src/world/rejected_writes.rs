@@ -27,8 +27,8 @@ pub struct WriteRefusal {
 }
 
 impl World {
-    /// Notes that a plan of a loop was refused; true for the first time in a row. After the first refusal the loop may try again at once, with
-    /// a smaller plan; after that there are pauses.
+    /// Notes that a plan of a loop was refused; true for the first time in a row. After the first refusal the loop may try again at once,
+    /// with a smaller plan; after that there are pauses.
     pub fn refuse(&mut self, by: &'static str, about: &Key, message: &str) -> bool {
         let generation = self.generation(about);
         let revision = self.revision + self.staged_count() as u64;

@@ -225,7 +225,8 @@ impl Row {
         SEEN_WITH_EACH_POD.contains(&self.key.resource.0)
     }
 
-    /// The row of a staged object after its commit: the same but for its text and revision. The text can be kept as a difference to another.
+    /// The row of a staged object after its commit: the same but for its text and revision. The text can be kept as a difference to
+    /// another.
     pub(super) fn committed(&self, text: Str, revision: u64, base: Option<&Str>) -> Row {
         match self.is_kept_parsed() {
             true => Row::from_text(self.key.clone(), text),

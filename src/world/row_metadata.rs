@@ -1,8 +1,8 @@
 //! The metadata that each row has.
 //!
-//! Knows: the text of a stored object gives it without a tree of its values. 500 pods have 2,500 events, so that the rows of a start are mostly
-//! those of objects of which only the metadata counts. Never: judges a text in another form than the store's; the parser does. Start
-//! reading at [`RowMetadata::from_text`].
+//! Knows: the text of a stored object gives it without a tree of its values. 500 pods have 2,500 events, so that the rows of a start are
+//! mostly those of objects of which only the metadata counts. Never: judges a text in another form than the store's; the parser does.
+//! Start reading at [`RowMetadata::from_text`].
 
 use crate::object::json_scan::{ScannedPart, find_path, next_member, value_end};
 use crate::object::{Object, OwnerRef, Str, Time};

@@ -67,8 +67,8 @@ impl fmt::Display for Throttling {
 }
 
 impl UsageSample {
-    /// Returns this sample, with a CPU counter no lower than that of an earlier sample of the same attempt. `/proc` forgets the time of ended
-    /// processes that no parent waited for, and rounds down.
+    /// Returns this sample, with a CPU counter no lower than that of an earlier sample of the same attempt. `/proc` forgets the time of
+    /// ended processes that no parent waited for, and rounds down.
     pub fn not_before(self, earlier: UsageSample) -> UsageSample {
         UsageSample { cpu_nanos: self.cpu_nanos.max(earlier.cpu_nanos), ..self }
     }

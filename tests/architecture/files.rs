@@ -6,6 +6,9 @@ use super::sources::{Source, every_file, product, tests};
 /// Maximum number of lines of a file.
 const MAX_FILE_LINES: usize = 600;
 
+/// Maximum number of columns of a line that is a comment.
+const MAX_COMMENT_COLUMNS: usize = 140;
+
 /// Maximum number of lines of a function, from its name to its last brace. Tests may be longer.
 const MAX_FUNCTION_LINES: usize = 60;
 
@@ -72,6 +75,18 @@ fn files_have_at_most_600_lines() {
     let long = every_file().iter().filter(|source| lines(source) > MAX_FILE_LINES);
     let long: Vec<String> = long.map(|source| format!("{}: {} lines", source.path, lines(source))).collect();
     assert_none(&long, "files that should be folders");
+}
+
+#[test]
+fn comments_have_at_most_140_columns() {
+    let is_long = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > MAX_COMMENT_COLUMNS;
+    assert!(is_long(&format!("    /// {}", "a".repeat(140))) && !is_long(&format!("//! {}", "a".repeat(136))));
+    let mut wrong = Vec::new();
+    for source in every_file().iter().chain(tests()) {
+        let lines = source.text.lines().enumerate().filter(|(_, line)| is_long(line));
+        wrong.extend(lines.map(|(index, line)| source.locate(index + 1, line.trim())));
+    }
+    assert_none(&wrong, "comments that do not fit a screen");
 }
 
 #[test]

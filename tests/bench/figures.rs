@@ -1,6 +1,7 @@
 //! Latencies for users of the built binary: commands, pods from `apply` to running, restarts, and the cost of idling.
 //!
-//! `cargo bench --bench figures [-- commands|large|up|restarts|adopt|edit|exec|lives|idle|envtest]`. Medians of several runs; run it on a quiet machine. `pods` measures the runtime alone.
+//! `cargo bench --bench figures [-- commands|large|up|restarts|adopt|edit|exec|lives|idle|envtest]`. Medians of several runs; run it on a
+//! quiet machine. `pods` measures the runtime alone.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -197,8 +197,8 @@ fn rollout_without_progress_exceeds_its_deadline() {
     assert_eq!(cluster.read("deploy/web", progress), "True/NewReplicaSetAvailable");
 }
 
-/// Servers that answer with their version, reachable in all ways. A hook keeps each until the routes have changed, which takes seconds on a loaded
-/// machine, because the server ends at once when it is asked to. The grace period includes the hook.
+/// Servers that answer with their version, reachable in all ways. A hook keeps each until the routes have changed, which takes seconds on
+/// a loaded machine, because the server ends at once when it is asked to. The grace period includes the hook.
 fn versions(replicas: usize) -> String {
     let more = "env: [{name: VERSION, value: one}], lifecycle: {preStop: {sleep: {seconds: 5}}}, ";
     let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web}, spec: {defaultBackend: {service: {name: web, port: {number: 8080}}}}}";

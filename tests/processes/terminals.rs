@@ -318,7 +318,8 @@ fn run_in_a_terminal_shows_the_output_when_standard_input_is_none() {
     let code = session.ended();
     let said = session.said();
     assert!(said.contains("first\r\nlast\r\n") && code == 7, "{code}: {said}");
-    // Programs read the end of a pipe, even in the middle of a line. Shells that edit lines, as BusyBox' does, end at the start of one only.
+    // Programs read the end of a pipe, even in the middle of a line. Shells that edit lines, as BusyBox' does, end at the start of one
+    // only.
     for (name, image, typed) in [("b", "busybox", "echo a$((1+1))b\n"), ("c", "debian", "echo a$((1+1))b")] {
         let line = ["run", name, "-it", "--rm", "-q", "--image", image, "--restart=Never", "--", "sh"];
         let said = cluster.run(&line, typed);

@@ -1,5 +1,5 @@
-//! Clients that send neither a request nor a frame, or that send and read nothing: each gets the answer of a real server, and does not delay
-//! other clients.
+//! Clients that send neither a request nor a frame, or that send and read nothing: each gets the answer of a real server, and does not
+//! delay other clients.
 
 use super::{JSON, MAPS, Server, map};
 use crate::cluster::Cluster;

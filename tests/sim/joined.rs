@@ -1,5 +1,5 @@
-//! A joined node in the simulator: its server is another simulated cluster. Watch streams lag, end and begin again, requests and their answers
-//! are lost, either side starts again, and the node's clock jumps.
+//! A joined node in the simulator: its server is another simulated cluster. Watch streams lag, end and begin again, requests and their
+//! answers are lost, either side starts again, and the node's clock jumps.
 
 use super::dice::Dice;
 use super::scene::{begin, machine};

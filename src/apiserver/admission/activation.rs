@@ -29,8 +29,8 @@ pub struct Activation<'a> {
     object: Option<Cow<'a, Object>>,
     old: Option<Cow<'a, Object>>,
     namespace: Option<Arc<Object>>,
-    /// The variable `request` of conditions and of the other expressions. Conditions see the resource of the request itself, the others that
-    /// of the version that matched.
+    /// The variable `request` of conditions and of the other expressions. Conditions see the resource of the request itself, the others
+    /// that of the version that matched.
     requests: (Json, Option<Json>),
     resource: AccessQuestion,
 }

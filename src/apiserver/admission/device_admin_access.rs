@@ -1,4 +1,5 @@
-//! Admin access to devices that others use: only in namespaces whose label permits it (KEP-5018; Kubernetes: `pkg/registry/resource/utils.go`).
+//! Admin access to devices that others use: only in namespaces whose label permits it (KEP-5018; Kubernetes:
+//! `pkg/registry/resource/utils.go`).
 
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
@@ -11,7 +12,8 @@ use crate::world::devices::{CLAIMS, TEMPLATES};
 /// The label of a namespace whose claims may have admin access, with the value `true`.
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Refuses a new claim or template with admin access, and an allocation with it, in other namespaces. Later changes of a spec are refused anyway.
+/// Refuses a new claim or template with admin access, and an allocation with it, in other namespaces. Later changes of a spec are refused
+/// anyway.
 pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let path = match (request.kind.resource.0, request.subresource, request.operation) {
         (CLAIMS, "", Operation::Create) => requested_at(request.object, &["spec"]),

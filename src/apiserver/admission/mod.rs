@@ -81,9 +81,9 @@ const fn all_requests(name: &'static str, admit: Admit) -> AdmissionPlugin {
 }
 
 /// Plugins that may change the object. The order is that of Kubernetes (`pkg/kubeapiserver/options/plugins.go`: `AllOrderedPlugins`), of
-/// which every plugin that a 1.36 has by default is in one of the two tables, with these exceptions. NodeDeclaredFeatureValidator has nothing to refuse, because
-/// kloop runs the pods of all nodes itself. Plugins of alpha features (JobValidation, PodGroupWorkloadExists, PodGroupProtection), and
-/// ClusterTrustBundleAttest, whose kind is not served by default, act in no default cluster. NodeRestriction and
+/// which every plugin that a 1.36 has by default is in one of the two tables, with these exceptions. NodeDeclaredFeatureValidator has
+/// nothing to refuse, because kloop runs the pods of all nodes itself. Plugins of alpha features (JobValidation, PodGroupWorkloadExists,
+/// PodGroupProtection), and ClusterTrustBundleAttest, whose kind is not served by default, act in no default cluster. NodeRestriction and
 /// OwnerReferencesPermissionEnforcement act here although they are off by default.
 const MUTATING: &[AdmissionPlugin] = &[
     writes_and_deletions("NamespaceLifecycle", namespace_lifecycle::admit),

@@ -54,8 +54,8 @@ impl OpenApiPart {
         self.definitions.keys().map(String::as_str)
     }
 
-    /// Adds the part to paths and definitions of others, which keep their names. `definitions` needs to have those with the same names only,
-    /// if `is_taken` says which other names are taken.
+    /// Adds the part to paths and definitions of others, which keep their names. `definitions` needs to have those with the same names
+    /// only, if `is_taken` says which other names are taken.
     pub fn merge_into(
         &self,
         paths: &mut Map<String, Value>,

@@ -110,10 +110,10 @@ impl Api {
         Ok(true)
     }
 
-    /// Runs the next of several independent writes as one transaction, as many as fit in a short time: waiting for the lock and for the disk
-    /// takes longer than a write. Only a refused write is undone. Returns the result of each; when the commit fails, each result is that error.
-    /// A dry run undoes each write before the next. The result may be empty when the next write needed patterns of definitions that were not
-    /// compiled yet; they are compiled then.
+    /// Runs the next of several independent writes as one transaction, as many as fit in a short time: waiting for the lock and for the
+    /// disk takes longer than a write. Only a refused write is undone. Returns the result of each; when the commit fails, each result is
+    /// that error. A dry run undoes each write before the next. The result may be empty when the next write needed patterns of
+    /// definitions that were not compiled yet; they are compiled then.
     pub fn write_next<I, T, E: From<Status>>(
         &mut self,
         dry_run: bool,

@@ -1,11 +1,11 @@
 //! The roles and bindings of every cluster: `cluster-admin`, `admin`, `edit`, `view`, those of all users, of nodes and of controllers.
 //!
-//! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]). kloop's loops act as the
-//! administrator: the roles of Kubernetes' controllers are there for programs that bind to them or take a loop's place.
+//! Knows: a later version may have more of them, which an older state gets at the start of a server ([`reconciled`]). kloop's loops act
+//! as the administrator: the roles of Kubernetes' controllers are there for programs that bind to them or take a loop's place.
 //! Never: writes them itself.
 //!
-//! `default_roles.json` lists the roles (Kubernetes, "Using RBAC Authorization", default roles). It is JSON because each new state reads it,
-//! and YAML takes longer to read. Beside the fields of a role, an entry may have `aggregateTo` (the role joins the rules of `admin`,
+//! `default_roles.json` lists the roles (Kubernetes, "Using RBAC Authorization", default roles). It is JSON because each new state reads
+//! it, and YAML takes longer to read. Beside the fields of a role, an entry may have `aggregateTo` (the role joins the rules of `admin`,
 //! `edit` or `view`), `aggregates` (the role has the rules of those that join it), `subjects` (they have the role everywhere; an empty list
 //! is a binding without subjects), `binding` (its name, if it is not the role's), `events` (the rule to write events) and `controller` (a
 //! service account of kube-system has the role). Start reading at [`default_roles`].
@@ -85,8 +85,8 @@ fn metadata(entry: &Value, name: &Value) -> Value {
     metadata
 }
 
-/// Returns an existing role or binding with the rules or subjects of the default that it lacks; `None` when it lacks none, or its annotation
-/// says that it stays (kubernetes/pkg/registry/rbac/reconciliation). Rules of aggregated roles follow from their parts.
+/// Returns an existing role or binding with the rules or subjects of the default that it lacks; `None` when it lacks none, or its
+/// annotation says that it stays (kubernetes/pkg/registry/rbac/reconciliation). Rules of aggregated roles follow from their parts.
 pub fn reconciled(existing: &Object, default: &Object) -> Option<Object> {
     let is_kept = existing.annotation(AUTOUPDATE) == Some("false");
     if is_kept || default.value_at(&["aggregationRule"]).is_some() {

@@ -1,4 +1,5 @@
-//! The pure rules of the pipeline: metadata, names, field managers, freed disk space, addresses of Services, leases of nodes, and Pod Security.
+//! The pure rules of the pipeline: metadata, names, field managers, freed disk space, addresses of Services, leases of nodes, and Pod
+//! Security.
 
 pub mod addresses;
 pub mod field_manager;

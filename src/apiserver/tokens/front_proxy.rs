@@ -1,7 +1,8 @@
 //! The identity of this server towards extension API servers: an authority of its own, whose only client is this server.
 //!
-//! Knows: extension servers learn the authority from the ConfigMap `extension-apiserver-authentication`, and accept the headers `X-Remote-*`,
-//! which name the user, from its client alone. Never: signs a certificate for another client. Start reading at [`FrontProxy`].
+//! Knows: extension servers learn the authority from the ConfigMap `extension-apiserver-authentication`, and accept the headers
+//! `X-Remote-*`, which name the user, from its client alone. Never: signs a certificate for another client. Start reading at
+//! [`FrontProxy`].
 
 use super::keys::{authority_params, internal};
 use crate::apiserver::{ApiResult, refused};

@@ -265,8 +265,8 @@ fn admitted_status(
     Ok(object.0.get_mut("status").map(Value::take))
 }
 
-/// A changed part of an object after admission. `restrict` makes the object again when a webhook or a policy has changed it: the other parts
-/// stay as they are, and the changed one is validated.
+/// A changed part of an object after admission. `restrict` makes the object again when a webhook or a policy has changed it: the other
+/// parts stay as they are, and the changed one is validated.
 fn admitted_part(
     txn: &mut dyn Transaction,
     target: AdmissionTarget<'_>,
@@ -323,8 +323,8 @@ pub(super) fn put_status(txn: &mut dyn Transaction, kind: &Kind, key: &Key, stat
     keep_status(txn, (kind, key), Some(status), old, StatusOwnership::In(None), Vec::new())
 }
 
-/// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too, when
-/// the body has it; null removes it.
+/// Replaces a pod's status without decoding it: loops write it in its stored form. The annotation with the process ids is replaced, too,
+/// when the body has it; null removes it.
 pub fn update_pod_status(txn: &mut dyn Transaction, kind: &Kind, body: &Object) -> ApiResult<()> {
     debug_assert_eq!(
         Ok(body.value_at(&["status"]).cloned()),

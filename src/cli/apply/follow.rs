@@ -198,7 +198,8 @@ fn folder(name: &str) -> CliResult<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// Whether a changed path may be a manifest, a folder of some or a link to one. Programs write logs and data to the folders of their manifests.
+/// Whether a changed path may be a manifest, a folder of some or a link to one. Programs write logs and data to the folders of their
+/// manifests.
 fn may_be_manifest(path: &Path, named: &[OsString]) -> bool {
     let Some(name) = path.file_name() else { return true };
     let has_end = path.extension().is_none_or(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));

@@ -1,5 +1,5 @@
-//! `kloop cp`: copies files and folders to and from containers. On this machine that needs neither tar nor a control plane; containers behind
-//! a server need tar.
+//! `kloop cp`: copies files and folders to and from containers. On this machine that needs neither tar nor a control plane; containers
+//! behind a server need tar.
 
 mod server;
 

@@ -1,4 +1,5 @@
-//! The terminal: raw, with the alternate screen and the mouse while the dashboard runs, and as it was before afterwards, also after a panic.
+//! The terminal: raw, with the alternate screen and the mouse while the dashboard runs, and as it was before afterwards, also after a
+//! panic.
 //!
 //! Start reading at [`DashTerminal::open`].
 

@@ -1,6 +1,7 @@
 //! `kloop state export`: prints the objects of the cluster as manifests.
 //!
-//! Never: exports an object that a loop makes. Start reading at [`is_exported`], which separates objects of users from those of the cluster.
+//! Never: exports an object that a loop makes. Start reading at [`is_exported`], which separates objects of users from those of the
+//! cluster.
 
 use crate::apiserver::read::{self, ListSelection};
 use crate::cli::portable::make_portable;

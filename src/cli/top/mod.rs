@@ -1,7 +1,7 @@
 //! `kloop top`: prints the current resource usage of pods and nodes.
 //!
-//! Knows: which pods and nodes are requested; [`resource_metrics`](crate::serve::resource_metrics) measures, or a server does. This needs no
-//! control plane. Never: stores a sample.
+//! Knows: which pods and nodes are requested; [`resource_metrics`](crate::serve::resource_metrics) measures, or a server does. This needs
+//! no control plane. Never: stores a sample.
 
 mod node;
 mod pod;

@@ -1,6 +1,7 @@
 //! `kloop up`: applies manifests, runs a control plane if none runs, waits with progress, and follows logs.
 //!
-//! Never: decides what is ready; `diagnosis` does. Start reading at [`run`]; [`session`] is one run, [`planes`] the control plane that it starts.
+//! Never: decides what is ready; `diagnosis` does. Start reading at [`run`]; [`session`] is one run, [`planes`] the control plane that it
+//! starts.
 
 pub mod planes;
 mod report;

@@ -191,7 +191,8 @@ fn count_node_ports(service: &Object) -> i64 {
     count as i64
 }
 
-/// The devices of a class that a ResourceClaim may get: of alternatives the most, and of a request for all devices the most that a claim can get.
+/// The devices of a class that a ResourceClaim may get: of alternatives the most, and of a request for all devices the most that a claim
+/// can get.
 fn count_devices(claim: &Object, class: &str) -> i64 {
     const MAX_RESULTS: i64 = 32;
     let count = |request: &Value| match request["deviceClassName"] == class {

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 /// Stability of a version, its number, the number of its beta or alpha, and its name.
 pub type VersionPriority = (u8, u64, u64, Reverse<String>);
 
-/// Returns the priority of a version within its group; the greatest is the best: stable ones first, then beta, then alpha, each by number; other names last
-/// (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
+/// Returns the priority of a version within its group; the greatest is the best: stable ones first, then beta, then alpha, each by
+/// number; other names last (k8s.io/apimachinery/pkg/version: CompareKubeAwareVersionStrings).
 pub fn version_priority(version: &str) -> VersionPriority {
     let parts = || -> Option<(u8, u64, u64)> {
         let rest = version.strip_prefix('v')?;

@@ -1,6 +1,7 @@
 //! Validates objects against a schema, with the error messages of Kubernetes' validator (kube-openapi/pkg/validation).
 //!
-//! A value that an update does not change keeps its errors, and is not refused (KEP-4008). Never: checks rules in CEL; [`super::rules`] does.
+//! A value that an update does not change keeps its errors, and is not refused (KEP-4008). Never: checks rules in CEL; [`super::rules`]
+//! does.
 
 use super::schema::has_flag;
 use super::{pattern, string_format};

@@ -87,8 +87,8 @@ impl Version {
     }
 }
 
-/// Returns the deprecated ones of these served versions, each as an `apiVersion` with its warning. The warning names the newest later version
-/// that is not deprecated.
+/// Returns the deprecated ones of these served versions, each as an `apiVersion` with its warning. The warning names the newest later
+/// version that is not deprecated.
 fn deprecations(served: &[Version], group: &str, kind: &str) -> BTreeMap<String, &'static str> {
     let newest =
         served.iter().filter(|version| !version.deprecated).max_by_key(|version| version_priority(&version.name));

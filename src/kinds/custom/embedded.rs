@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 /// The keyword of a schema that marks an embedded resource.
 pub const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// Brings the metadata of each embedded resource into the form of [`ObjectMeta`]: drops its unknown fields, which are reported. Refuses values
-/// of the wrong type.
+/// Brings the metadata of each embedded resource into the form of [`ObjectMeta`]: drops its unknown fields, which are reported. Refuses
+/// values of the wrong type.
 pub fn coerce(
     schema: &Value,
     value: &mut Value,

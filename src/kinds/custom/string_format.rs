@@ -147,7 +147,8 @@ fn is_dotted_atom(text: &str) -> bool {
     text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_letter))
 }
 
-/// Whether a text is a hostname: one label with at most one dash, behind its first character; or several, of which the last has letters only.
+/// Whether a text is a hostname: one label with at most one dash, behind its first character; or several, of which the last has letters
+/// only.
 fn is_hostname(text: &str) -> bool {
     let is_plain = |label: &str| pattern::matches(HOSTNAME_LETTERS, label);
     if text.len() > 255 || text.split('.').any(|label| label.is_empty() || label.len() > 63) {

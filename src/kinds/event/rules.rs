@@ -1,7 +1,7 @@
 //! Rules of Events that depend on the version that they are written in (Kubernetes: `pkg/apis/core/validation/events.go`).
 //!
-//! Knows: that `events.k8s.io/v1` is strict, and that `v1` checks only the fields of an Event with an `eventTime`, as clients of the newer group
-//! write them. Errors name the fields of the core group, as Kubernetes does.
+//! Knows: that `events.k8s.io/v1` is strict, and that `v1` checks only the fields of an Event with an `eventTime`, as clients of the
+//! newer group write them. Errors name the fields of the core group, as Kubernetes does.
 
 use crate::kinds::shared::names;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};

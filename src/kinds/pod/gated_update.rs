@@ -4,7 +4,8 @@ use crate::kinds::{FieldErrors, FieldPath};
 use k8s_openapi::api::core::v1::{Affinity, NodeAffinity, NodeSelectorTerm, PodSpec};
 use serde_json::json;
 
-/// Checks the changes of a gated pod's node selector and node affinity, and restores the old ones in the spec that is compared with the old.
+/// Checks the changes of a gated pod's node selector and node affinity, and restores the old ones in the spec that is compared with the
+/// old.
 pub fn check(restored: &mut PodSpec, old: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if restored.node_selector != old.node_selector {
         check_selector(restored, old, &path.child("nodeSelector"), errors);

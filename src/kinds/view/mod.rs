@@ -58,14 +58,14 @@ use crate::kinds::Kind;
 use crate::object::sparse::{FieldMask, ReadPart};
 use crate::object::{Object, Time};
 
-/// Returns the paths of the fields that the cells of Kubernetes' columns read. Only the kind with the longest lists has them; `None` for the
-/// others, whose cells may read all of it.
+/// Returns the paths of the fields that the cells of Kubernetes' columns read. Only the kind with the longest lists has them; `None` for
+/// the others, whose cells may read all of it.
 pub fn paths_read_by_cells(kind: &Kind) -> Option<&'static [&'static str]> {
     (kind.resource.0 == "pods").then_some(pod::READ_BY_CELLS)
 }
 
-/// Returns the part of a stored body that the cells of a kind read, those of kloop's own columns only on request. The columns of a custom kind
-/// may read all of it.
+/// Returns the part of a stored body that the cells of a kind read, those of kloop's own columns only on request. The columns of a custom
+/// kind may read all of it.
 pub fn part_read_by_cells(kind: &Kind, has_own_columns: bool) -> ReadPart {
     match paths_read_by_cells(kind) {
         _ if kind.custom.is_some() => ReadPart::Whole,

@@ -25,7 +25,8 @@ impl<'a> EvictionCandidate<'a> {
         Some(EvictionCandidate { row, spec, facts })
     }
 
-    /// Sort key: the smallest is evicted first. Only memory is measured for each pod; for other resources the priority counts, then the newest.
+    /// Sort key: the smallest is evicted first. Only memory is measured for each pod; for other resources the priority counts, then the
+    /// newest.
     fn sort_key(&self, signal: PressureSignal) -> (Reverse<bool>, i64, Reverse<i64>) {
         let priority = self.row.pod().map_or(0, |pod| i64::from(pod.priority));
         let beyond = match signal {

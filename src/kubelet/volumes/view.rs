@@ -149,8 +149,8 @@ pub fn report_shared_files(pod: &LocalPod, plan: &mut Plan) {
     plan.event(pod.row, EventType::Warning, reason, message.join("; "));
 }
 
-/// Orders the current content of a running pod's changing volumes, where it differs from the last order. Each volume is updated on its own: one
-/// whose source is missing keeps its content, and an event says so. A pod without volumes of its own has none.
+/// Orders the current content of a running pod's changing volumes, where it differs from the last order. Each volume is updated on its
+/// own: one whose source is missing keeps its content, and an event says so. A pod without volumes of its own has none.
 pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
     let Some(facts) = pod.facts.as_ref().filter(|_| !pod.is_simulated && pod.is_alive()) else { return };
     if declared_volumes(pod).next().is_none() {

@@ -1,4 +1,5 @@
-//! Trust in the certificates of servers: authorities from a bundle or of the system, and the words of Go for a certificate that is not accepted.
+//! Trust in the certificates of servers: authorities from a bundle or of the system, and the words of Go for a certificate that is not
+//! accepted.
 //!
 //! Never: accepts a certificate for another name, or one of an unknown authority, unless the caller asks for it
 //! ([`Trust::unverified`]). Start reading at [`Trust`].

@@ -186,8 +186,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Returns the pods that earlier leaders started, by uid. Kills the processes of dead shims and settles their records. A live shim counts by
-    /// its record, which it writes before it reports; [`Machine::connect_to_shims`] then asks it.
+    /// Returns the pods that earlier leaders started, by uid. Kills the processes of dead shims and settles their records. A live shim
+    /// counts by its record, which it writes before it reports; [`Machine::connect_to_shims`] then asks it.
     pub fn inventory(&mut self) -> HashMap<Str, PodFacts> {
         let folders = self.folders();
         let mut found = HashMap::new();
@@ -277,8 +277,8 @@ impl Machine {
         plain.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
     }
 
-    /// Starts answering DNS queries in the cluster with the addresses 127.N.0.0/16. To be called once routes are known; repeating it does no
-    /// harm. When that is impossible, pods continue to use the machine's own resolver.
+    /// Starts answering DNS queries in the cluster with the addresses 127.N.0.0/16. To be called once routes are known; repeating it does
+    /// no harm. When that is impossible, pods continue to use the machine's own resolver.
     pub fn answer_names(&mut self, network: u8) {
         if !std::mem::replace(&mut self.answers, true) {
             self.publish(GatewayCommand::Answer(network));

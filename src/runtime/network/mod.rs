@@ -11,9 +11,10 @@
 //! change.
 //!
 //! The shim makes the call, on a duplicate of the caller's socket. This is not a security boundary: a program can bypass it on purpose.
-//! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the low one.
-//! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), the cluster's configuration ([`tables`]), and the decision
-//! about a call ([`decide`], which is pure).
+//! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the
+//! low one.
+//! Knows: the kernel's side of it ([`filter`], [`seccomp_notify`]), sockets ([`socket_calls`]), the cluster's configuration ([`tables`]),
+//! and the decision about a call ([`decide`], which is pure).
 //! Never: sends a request to the control plane. Start reading at [`FilterListener::serve`].
 
 mod address;
@@ -218,8 +219,8 @@ impl FilterListener {
         }
     }
 
-    /// Carries out a call of a pod on the machine's network. Only two kinds of connections are not left to the kernel: those to pods of other
-    /// machines, and those to Services of another Kubernetes. The addresses of both lead nowhere on this machine.
+    /// Carries out a call of a pod on the machine's network. Only two kinds of connections are not left to the kernel: those to pods of
+    /// other machines, and those to Services of another Kubernetes. The addresses of both lead nowhere on this machine.
     fn carry_out_on_host(&mut self, notice: &SeccompNotice, asked: SocketAddr) -> CallResult {
         if !matches!(notice.call, SocketCall::Connect | SocketCall::Send) {
             return None;
@@ -252,8 +253,8 @@ impl FilterListener {
         }
     }
 
-    /// Records a port that could not be bound because of the machine, and not because of the pod itself; or that was bound elsewhere, because
-    /// the machine keeps it for root.
+    /// Records a port that could not be bound because of the machine, and not because of the pod itself; or that was bound elsewhere,
+    /// because the machine keeps it for root.
     fn note_bind(&mut self, socket: &CallerSocket, port: u16, bound: Result<i64, Errno>) {
         let moved_to = low_ports::moved_address(SocketAddrV4::new(self.own, port)).port();
         if port == 0 || bound.is_ok() && (moved_to == port || socket.is_v6_only()) {

@@ -46,8 +46,8 @@ pub fn probe(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     }
 }
 
-/// Runs an HTTP hook. Any answer is a success (Kubernetes: lifecycle/handlers.go). If the server does not speak HTTPS, the request is repeated
-/// over HTTP.
+/// Runs an HTTP hook. Any answer is a success (Kubernetes: lifecycle/handlers.go). If the server does not speak HTTPS, the request is
+/// repeated over HTTP.
 pub fn hook(get: &HTTPGetAction, ip: &str, timeout: Duration) -> ProbeFinding {
     let response = url(get, ip).and_then(|url| match follow(url.clone(), get, timeout) {
         Err(why) if why.ends_with(PLAIN) => follow(url.replacen("https", "http", 1), get, timeout),

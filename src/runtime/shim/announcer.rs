@@ -1,7 +1,7 @@
 //! Announces changes to a control plane that has parked this shim.
 //!
-//! Knows: the reports that no control plane has received, and when to announce again. An announcement is a datagram with the pod's uid. It is
-//! repeated, less and less often, until a control plane connects, so it may get lost, and the control plane may be replaced.
+//! Knows: the reports that no control plane has received, and when to announce again. An announcement is a datagram with the pod's uid.
+//! It is repeated, less and less often, until a control plane connects, so it may get lost, and the control plane may be replaced.
 
 use super::super::folder;
 use super::super::wire::ShimAnswer;

@@ -86,8 +86,8 @@ fn mapped_files() -> Option<Vec<MappedFile>> {
 impl MappedFile {
     /// Makes the first page private, which makes forks copy the table of all. Returns false where the kernel refuses it.
     ///
-    /// The write through `/proc` copies the page although it is read-only. To make it writable for a moment would do the same, and count the
-    /// whole file as memory of every shim.
+    /// The write through `/proc` copies the page although it is read-only. To make it writable for a moment would do the same, and count
+    /// the whole file as memory of every shim.
     fn copy_at_fork(&self) -> bool {
         let write = || {
             let memory = File::options().read(true).write(true).open("/proc/self/mem")?;

@@ -23,7 +23,8 @@ pub struct PauseProcess {
 }
 
 impl PauseProcess {
-    /// Starts the process; `None` without pidfds, because the shim could not end processes that it adopts and that are not the shim's children.
+    /// Starts the process; `None` without pidfds, because the shim could not end processes that it adopts and that are not the shim's
+    /// children.
     fn spawn() -> Result<Option<PauseProcess>, String> {
         if !process::has_pidfds() {
             return Ok(None);

@@ -71,8 +71,8 @@ impl Shim {
                 if let Some(pod) = pod {
                     self.record.pod = pod;
                 }
-                // Before the first start the record is not needed, and creating it later is cheaper than replacing it. For a new epoch alone
-                // it is not written: the state folder has that epoch already, and a new leader greets all shims.
+                // Before the first start the record is not needed, and creating it later is cheaper than replacing it. For a new epoch
+                // alone it is not written: the state folder has that epoch already, and a new leader greets all shims.
                 if !is_known && !self.record.containers.is_empty() {
                     self.save();
                 }

@@ -47,9 +47,9 @@ pub struct StandbyAttempt {
 }
 
 impl ExpectedStart {
-    /// Returns the expected next start. Returns `None` when no restart is expected, when the start needs resources that do not exist earlier
-    /// (a terminal, an input, a variable from a file, a volume in memory), when preparing takes long (fsGroup), and when the container has
-    /// a memory limit, which it would share with the previous attempt.
+    /// Returns the expected next start. Returns `None` when no restart is expected, when the start needs resources that do not exist
+    /// earlier (a terminal, an input, a variable from a file, a volume in memory), when preparing takes long (fsGroup), and when the
+    /// container has a memory limit, which it would share with the previous attempt.
     pub fn following(launch: &LaunchRequest) -> Option<Box<ExpectedStart>> {
         let has_group = launch.user.as_ref().is_some_and(|user| user.files.is_some());
         let reads = !launch.file_keys.is_empty();
@@ -124,8 +124,8 @@ impl Shim {
         }
     }
 
-    /// Prepares or keeps the standby for a container that has ended, if its restart policy asks for another attempt. Returns whether a standby
-    /// process exists.
+    /// Prepares or keeps the standby for a container that has ended, if its restart policy asks for another attempt. Returns whether a
+    /// standby process exists.
     pub(super) fn prepare_successor(&mut self, ended: &mut LiveContainer, code: i32) -> bool {
         let is_likely = !self.is_leaving() && ended.launch.again.follows(code);
         let until = Instant::now() + STANDBY_LIFETIME;

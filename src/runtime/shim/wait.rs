@@ -21,8 +21,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Number of rounds with nothing but calls after which all other descriptors are combined in one: a program that connects again and again waits for each
-/// answer, and to poll ten descriptors takes longer than the answer. Combining them takes as long as a few calls.
+/// Number of rounds with nothing but calls after which all other descriptors are combined in one: a program that connects again and again
+/// waits for each answer, and to poll ten descriptors takes longer than the answer. Combining them takes as long as a few calls.
 const IN_A_ROW: usize = 8;
 
 /// Origin of an event.

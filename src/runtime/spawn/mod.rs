@@ -1,8 +1,8 @@
 //! Starts the programs of pods, their shims, and the gateway.
 //!
-//! Three ways: [`spawn`] where nothing has to be done between fork and exec; [`waiting`] forks a child that prepares itself and waits for the
-//! order to start; [`sharing_memory`] starts a child that prepares itself and executes the program at once, without a copy of the memory.
-//! Forks that execute no program, and trials of a kernel feature, are where they are needed.
+//! Three ways: [`spawn`] where nothing has to be done between fork and exec; [`waiting`] forks a child that prepares itself and waits for
+//! the order to start; [`sharing_memory`] starts a child that prepares itself and executes the program at once, without a copy of the
+//! memory. Forks that execute no program, and trials of a kernel feature, are where they are needed.
 //! `posix_spawn` costs the same for a parent of any size (`fork` of a 1 GiB parent takes 36 ms). It also gives the child its own session,
 //! default signal dispositions and an empty signal mask, without code that runs between fork and exec.
 

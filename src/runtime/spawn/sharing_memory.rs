@@ -1,4 +1,5 @@
-//! A child that shares the memory of its parent, which waits until the child executes its program: `CLONE_VM` and `CLONE_VFORK` of clone(2).
+//! A child that shares the memory of its parent, which waits until the child executes its program: `CLONE_VM` and `CLONE_VFORK` of
+//! clone(2).
 //!
 //! A fork copies the page tables, and the child then takes a page fault for each page that it touches; exec throws both away. That was an
 //! eighth of the time to start a container. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
@@ -128,8 +129,8 @@ where
     let space = if has_space { libc::CLONE_NEWPID } else { 0 };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | space;
     let guard = MemoryGuard::new()?;
-    // SAFETY: this process has one thread, which waits until the child has its own memory or has ended: only one of both runs at a time, and
-    // the child uses a stack of its own. `child` outlives the call.
+    // SAFETY: this process has one thread, which waits until the child has its own memory or has ended: only one of both runs at a time,
+    // and the child uses a stack of its own. `child` outlives the call.
     let pid = unsafe { libc::clone(run::<P, E>, stack.top(), flags, ptr::from_mut(child).cast()) };
     let error = io::Error::last_os_error();
     drop(guard);

@@ -1,7 +1,7 @@
 //! Mounts of files and folders that are open already.
 //!
-//! mount(2) takes paths, and what is open has one only in `/proc`: to look such a path up in a container's new `/proc` takes a third as long
-//! as the mount itself. A clone of a mount is attached by descriptors alone (open_tree(2), move_mount(2)).
+//! mount(2) takes paths, and what is open has one only in `/proc`: to look such a path up in a container's new `/proc` takes a third as
+//! long as the mount itself. A clone of a mount is attached by descriptors alone (open_tree(2), move_mount(2)).
 
 use super::path_of;
 use rustix::fs::CWD;

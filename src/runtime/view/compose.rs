@@ -60,7 +60,8 @@ struct ViewComposer<'a> {
 }
 
 /// Builds the machine's files with these mounts below `base`, a new tmpfs, and opens the new root. `is_root`: this process is root of the
-/// machine. The container uses the folders `lives`, and has these of its `own`. Also returns the paths at which the result differs from the machine's files.
+/// machine. The container uses the folders `lives`, and has these of its `own`. Also returns the paths at which the result differs from
+/// the machine's files.
 pub fn compose(
     base: &Path,
     mounts: Vec<Mounted>,

@@ -3,9 +3,9 @@
 //! The process that becomes the container makes it, in its own mount namespace (for an ordinary user in a user namespace that maps the user
 //! to itself). So it ends with the container and needs no unmounting. All writes go to one tmpfs: a restart begins without them. Never:
 //! changes a file of the machine, or a mount that other processes see.
-//! Start reading at [`compose_view`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays, `private_dirs`
-//! makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the volumes,
-//! `cloned_mount` attaches open files and folders, `visit` enters another mount namespace and returns.
+//! Start reading at [`compose_view`]; `base_mounts` is the common base, `compose` builds the new root, `layer` makes overlays,
+//! `private_dirs` makes folders that are not shared with the machine (`shm` is the one that a pod's containers share), `bind` mounts the
+//! volumes, `cloned_mount` attaches open files and folders, `visit` enters another mount namespace and returns.
 
 pub mod base_mounts;
 mod bind;

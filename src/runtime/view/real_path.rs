@@ -7,8 +7,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the path without symbolic links, and whether a part of it is missing on the machine. A path that cannot be resolved is returned as
-/// it is.
+/// Returns the path without symbolic links, and whether a part of it is missing on the machine. A path that cannot be resolved is
+/// returned as it is.
 pub fn real_path(path: &Path) -> (PathBuf, bool) {
     let plain = path.components().filter(|part| matches!(part, Component::Normal(_)));
     let plain = Path::new("/").join(plain.collect::<PathBuf>());

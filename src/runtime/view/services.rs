@@ -1,8 +1,8 @@
 //! Sockets of the machine's services: a layer would hide their listeners, so their folders are bind-mounted.
 //!
-//! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it ([`cache_service_entries`])
-//! with the searched folders, and it stays valid while none of these folders changes. A result that was checked a moment ago counts as
-//! valid: a burst of starts checks the folders once.
+//! Searching all folders takes longer than all mounts together, and the result seldom changes. So the zygote caches it
+//! ([`cache_service_entries`]) with the searched folders, and it stays valid while none of these folders changes. A result that was
+//! checked a moment ago counts as valid: a burst of starts checks the folders once.
 
 use std::cell::RefCell;
 use std::fs;

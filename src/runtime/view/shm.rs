@@ -1,9 +1,9 @@
 //! `/dev/shm` of a pod: memory that only its containers share, by name.
 //!
 //! It is a tmpfs whose mount is attached nowhere. The pod's shim keeps it open, so it outlives every container and ends with the shim; a
-//! starting container clones the mount. Kernels before 6.15 clone only attached mounts, and an ordinary user may mount only in namespaces of
-//! its own: there the tmpfs is mounted in a mount namespace without processes. Never: mounts it for a container that sees the machine's
-//! files.
+//! starting container clones the mount. Kernels before 6.15 clone only attached mounts, and an ordinary user may mount only in namespaces
+//! of its own: there the tmpfs is mounted in a mount namespace without processes. Never: mounts it for a container that sees the
+//! machine's files.
 
 use super::path_of;
 use crate::object::io_error_text;
@@ -61,8 +61,8 @@ impl PodShm {
         fs::read_dir(path_of(&self.root)).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// Returns a clone of the mount, which is not attached yet. May move this process, which has one thread and the permission, into another
-    /// mount namespace.
+    /// Returns a clone of the mount, which is not attached yet. May move this process, which has one thread and the permission, into
+    /// another mount namespace.
     pub fn clone_mount(&self) -> Result<OwnedFd, String> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let Some(ShmPlace { mounts, at }) = &self.place else {

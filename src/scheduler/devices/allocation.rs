@@ -32,8 +32,8 @@ pub fn build_allocation(requests: &ClaimRequests, chosen: &[ChosenDevice<'_>], n
     allocation
 }
 
-/// Returns the score of the alternatives that an allocation has for the requests of a claim: 8 for the first one of a request, 1 for the last
-/// possible one.
+/// Returns the score of the alternatives that an allocation has for the requests of a claim: 8 for the first one of a request, 1 for the
+/// last possible one.
 pub fn alternatives_score(claim: &Object, allocation: &Value) -> i64 {
     let results = allocation["devices"]["results"].as_array().map(Vec::as_slice).unwrap_or_default();
     let requests = claim.items(&["spec", "devices", "requests"]).iter();

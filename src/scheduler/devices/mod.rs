@@ -1,7 +1,8 @@
 //! The plugin DynamicResources: allocates the devices of a pod's claims on a node.
 //!
 //! Knows: which claims are allocated already, and where; [`search`] finds devices for the others. Never: gives a claim a device that
-//! another claim has, but for devices that several claims can share. The choice is written together with the binding of the pod, so that no two claims get one device.
+//! another claim has, but for devices that several claims can share. The choice is written together with the binding of the pod, so that
+//! no two claims get one device.
 //! Start reading at [`PodDevices::from_pod`].
 
 mod allocation;

@@ -185,7 +185,8 @@ impl Connection {
         self.client.get().unwrap_or(&self.unknown)
     }
 
-    /// Marks the client as authenticated: as this user, with its first request. An error is the answer when it has its share of connections.
+    /// Marks the client as authenticated: as this user, with its first request. An error is the answer when it has its share of
+    /// connections.
     pub fn mark_authenticated(&self, user: &str) -> Result<(), Status> {
         if self.client.get().is_some() {
             return Ok(());

@@ -1,7 +1,8 @@
-//! From JSON to protobuf: every field in the order of its number, zero values included, byte for byte as Kubernetes' generated code writes it.
+//! From JSON to protobuf: every field in the order of its number, zero values included, byte for byte as Kubernetes' generated code
+//! writes it.
 //!
-//! Knows: one pass over the text, without a tree. Each value is encoded where it is read, and the fields of an object are put into the order
-//! of their numbers at its end. Never: refuses a value; JSON that does not fit its field is written as the zero value.
+//! Knows: one pass over the text, without a tree. Each value is encoded where it is read, and the fields of an object are put into the
+//! order of their numbers at its end. Never: refuses a value; JSON that does not fit its field is written as the zero value.
 //! Start reading at [`Encoder::write_text`].
 
 use super::fields::{

@@ -1,7 +1,7 @@
 //! The table of messages: numbers, JSON names and types of their fields.
 //!
-//! Knows: it comes from the sources of Kubernetes 1.36.2, packed by the test in `tests/protobuf_fields.rs`, and is unpacked when it is first
-//! needed. Never: reads or writes a message. Start reading at [`MessageTable`].
+//! Knows: it comes from the sources of Kubernetes 1.36.2, packed by the test in `tests/protobuf_fields.rs`, and is unpacked when it is
+//! first needed. Never: reads or writes a message. Start reading at [`MessageTable`].
 
 use flate2::read::GzDecoder;
 use serde::Deserialize;

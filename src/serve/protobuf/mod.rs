@@ -129,8 +129,8 @@ pub fn decode_document(bytes: &[u8], api_version: &str, kind: &str) -> Result<Va
     }
 }
 
-/// Returns the object as a Go program writes it: fields that are not pointers are written even when they are empty, such as `status: {}`. An
-/// object that would lose data is returned unchanged: one without a Go form, or with a value of another type.
+/// Returns the object as a Go program writes it: fields that are not pointers are written even when they are empty, such as `status: {}`.
+/// An object that would lose data is returned unchanged: one without a Go form, or with a value of another type.
 pub fn go_form(object: &Object) -> Object {
     let bytes = encode_document(&object.0);
     let read = bytes.and_then(|bytes| decode_document(&bytes, object.api_version(), object.kind()).ok());

@@ -1,7 +1,7 @@
 //! The page for browsers at `/ui`: the dashboard in one file, and the resources that it needs in addition to the API.
 //!
-//! Knows: the page and its headers ([`page`]), the rows of the overview as they change ([`super::overview_feed`]), and the texts of `describe`, `why` and
-//! `plan` ([`commands`]). The page uses the API for everything else, and for every change.
+//! Knows: the page and its headers ([`page`]), the rows of the overview as they change ([`super::overview_feed`]), and the texts of
+//! `describe`, `why` and `plan` ([`commands`]). The page uses the API for everything else, and for every change.
 //! Never: sends anything but the page to clients without access. Start reading at [`answer`].
 
 mod commands;

@@ -10,8 +10,8 @@ const FLOORS: &[(&str, usize)] = &[
     // The other four depend on requests before the recording: the server answers that a ConfigMap is missing which it created two
     // seconds ago. That is a bug of Kubernetes 1.36 (issue 130887, mended later): once the last binding
     // with parameters in ConfigMaps has been gone for a second, the API server stops its informer for them, and cannot start it again until
-    // it ends. So that server must have had such a binding before. A new server finds the parameters, as the documentation says, and so does
-    // kloop.
+    // it ends. So that server must have had such a binding before. A new server finds the parameters, as the documentation says, and so
+    // does kloop.
     ("admission-policy-params", 4),
     ("apply-annotations-errors", 19),
     ("apply-basics", 20),

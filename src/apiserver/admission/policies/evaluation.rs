@@ -256,7 +256,8 @@ pub fn mutate(
     Ok(())
 }
 
-/// The object after one mutation, in the version in which the policy matches; none when the conditions of the policy, which are evaluated before the first one, do not hold.
+/// The object after one mutation, in the version in which the policy matches; none when the conditions of the policy, which are evaluated
+/// before the first one, do not hold.
 fn patched(
     txn: &mut dyn Transaction,
     request: &AdmissionRequest<'_>,

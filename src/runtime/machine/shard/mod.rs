@@ -44,7 +44,8 @@ const RETRY: Duration = Duration::from_millis(20);
 const MAX_RETRY: Duration = Duration::from_secs(5);
 /// Pause before a busy zygote is asked again; longer when it stays busy.
 const BUSY: Duration = Duration::from_millis(2);
-/// Time after which a shim that has not removed its pod, or does not answer, is killed. Its folder is then swept like that of any dead shim.
+/// Time after which a shim that has not removed its pod, or does not answer, is killed. Its folder is then swept like that of any dead
+/// shim.
 const SHIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shims started in a row for one request before it is given up.
 const MAX_SHIM_STARTS: u32 = 3;

@@ -1,10 +1,11 @@
 //! The gateway: one process per cluster that answers DNS queries and accepts connections from outside of pods. It continues while no
 //! control plane runs ("fail static").
 //!
-//! A control plane starts it, sends it the whole configuration over a socket ([`GatewayCommand`]), and gets back which listeners are open and
-//! which could not be opened ([`GatewayNews`]). When that control plane ends, the gateway keeps its configuration. The next one sends all of
-//! it again, and [`GatewayCommand::Settled`] drops entries that it did not send. The listening sockets stay open meanwhile, unless the next
-//! control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster runs.
+//! A control plane starts it, sends it the whole configuration over a socket ([`GatewayCommand`]), and gets back which listeners are open
+//! and which could not be opened ([`GatewayNews`]). When that control plane ends, the gateway keeps its configuration. The next one sends
+//! all of it again, and [`GatewayCommand::Settled`] drops entries that it did not send. The listening sockets stay open meanwhile, unless
+//! the next control plane is of another build: then the gateway is replaced. Without a control plane it ends when no pod of the cluster
+//! runs.
 //!
 //! Never: reads an object, or decides about destinations. Start reading at [`main`]; [`link`] is the control plane's side.
 

@@ -1,7 +1,7 @@
 //! The HTTP proxy for Ingresses: a thread of the gateway, started with the first Ingress.
 //!
-//! Knows: the routes of each Ingress and each Service, as last ordered ([`IngressState`]); the rest is in [`listeners`] (listening), [`tls`]
-//! (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
+//! Knows: the routes of each Ingress and each Service, as last ordered ([`IngressState`]); the rest is in [`listeners`] (listening),
+//! [`tls`] (certificates), [`forward`] (one request) and [`pool`] (connections to endpoints).
 //! Never: reads an object, or remembers an endpoint from one request to the next, except for session affinity. Start reading at
 //! [`IngressProxy::admit`].
 

@@ -2,9 +2,10 @@
 //!
 //! All of 127.0.0.0/8 is local on Linux, so that the gateway can listen at the address of a pod of another machine ([`listeners`]). A shim
 //! asks it to before a program of its pod connects there ([`request`]). What arrives is carried to that machine as an HTTP/2 stream
-//! ([`dialer`]), whose gateway connects to the pod from the client's own address ([`acceptor`]), so that servers and NetworkPolicies see it.
-//! Both ends show certificates of the cluster's authority ([`certificates`]).
-//! Never: decides which machines are linked, nor reaches an address outside of the block of a linked machine. Start reading at [`NodeLinks`].
+//! ([`dialer`]), whose gateway connects to the pod from the client's own address ([`acceptor`]), so that servers and NetworkPolicies see
+//! it. Both ends show certificates of the cluster's authority ([`certificates`]).
+//! Never: decides which machines are linked, nor reaches an address outside of the block of a linked machine. Start reading at
+//! [`NodeLinks`].
 
 mod acceptor;
 mod certificates;

@@ -1,6 +1,6 @@
-//! Proxy from the rest of the machine into the cluster: a thread that listens at the addresses of Services, at their node ports on localhost
-//! and at host ports of pods, and forwards connections and datagrams to endpoints. Pods do not use it, except for datagrams whose answers
-//! have to come from the address that they were sent to.
+//! Proxy from the rest of the machine into the cluster: a thread that listens at the addresses of Services, at their node ports on
+//! localhost and at host ports of pods, and forwards connections and datagrams to endpoints. Pods do not use it, except for datagrams
+//! whose answers have to come from the address that they were sent to.
 //!
 //! Listeners stay open while their route changes, so that no client is refused because of a change.
 //! A listener that cannot be opened (a port below 1024 without root, a used port) is reported and tried again regularly.

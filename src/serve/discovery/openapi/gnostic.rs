@@ -1,6 +1,7 @@
 //! OpenAPI in protobuf, as messages of gnostic: `OpenAPIv2.proto`, the only form of version 2 that kubectl reads.
 //!
-//! Knows: the encoding of those messages; their fields in version 3 are in [`super::gnostic_v3`]. Start reading at [`GnosticMessage::write`].
+//! Knows: the encoding of those messages; their fields in version 3 are in [`super::gnostic_v3`]. Start reading at
+//! [`GnosticMessage::write`].
 
 use crate::serve::protobuf::wire::{WireType, end_length, start_length, write_bytes, write_integer, write_key};
 use GnosticForm::{

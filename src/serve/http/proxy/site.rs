@@ -1,6 +1,7 @@
 //! Answers of a site behind the proxy: their links lead through it.
 //!
-//! Knows: the headers of requests and answers, and how much of a page is kept in memory. The links themselves are known by [`super::links`].
+//! Knows: the headers of requests and answers, and how much of a page is kept in memory. The links themselves are known by
+//! [`super::links`].
 //! Start reading at [`find`].
 
 use super::super::stream::AnswerStream;
