@@ -89,25 +89,25 @@ impl Api {
         Ok(api)
     }
 
-    /// The same API with a shared registry of kinds: a definition that one API has read is known to all.
+    /// Shares a registry of kinds: a definition that one API has read is known to all.
     pub fn with_kinds(mut self, kinds: &KindRegistry) -> Api {
         self.kinds = kinds.clone();
         self
     }
 
-    /// The same API with a shared index of roles and bindings.
+    /// Shares an index of roles and bindings.
     pub fn with_access_cache(mut self, cache: &AccessCache) -> Api {
         self.access_cache = cache.clone();
         self
     }
 
-    /// The same API with shared encodings of stored bodies.
+    /// Shares encodings of stored bodies.
     pub fn with_encoded_bodies(mut self, bodies: &EncodedBodies) -> Api {
         self.encoded_bodies = bodies.clone();
         self
     }
 
-    /// The same API with shared stored bodies of single objects.
+    /// Shares stored bodies of single objects.
     pub fn with_stored_bodies(mut self, bodies: &StoredBodies) -> Api {
         self.stored_bodies = bodies.clone();
         self
@@ -123,7 +123,7 @@ impl Api {
         &self.encoded_bodies
     }
 
-    /// The same API with shared long documents.
+    /// Shares long documents.
     pub fn with_packed_documents(mut self, documents: &PackedDocuments) -> Api {
         self.packed_documents = documents.clone();
         self
@@ -134,7 +134,7 @@ impl Api {
         &self.packed_documents
     }
 
-    /// The same API, which asks webhooks through a client that threads share.
+    /// Shares a client that calls webhooks.
     pub fn with_outside_client(mut self, client: &Arc<OutsideClient>) -> Api {
         self.outside = Some(client.clone());
         self
@@ -155,7 +155,7 @@ impl Api {
         self.actor = actor.into();
     }
 
-    /// The same API, whose single writes are made by a writer that threads share.
+    /// Shares a writer that makes the API's single writes.
     pub fn with_writer(mut self, writer: &Arc<SharedWriter>) -> Api {
         self.writer = Some(writer.clone());
         self

@@ -53,7 +53,7 @@ pub fn apply(
     let modified = with_last_applied(manifest);
     let key = key_of(kind, manifest);
     let Some(live) = txn.get(&key)? else {
-        // As kubectl: a version in a manifest means nothing for an object that is new.
+        // Like kubectl, ignores a resourceVersion in the manifest of a new object.
         let mut modified = modified;
         modified.unset(&["metadata", "resourceVersion"]);
         drop_nulls(&mut modified.0);

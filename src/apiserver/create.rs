@@ -81,7 +81,7 @@ fn create_object(
     Ok(WriteReply::changed(kept, std::mem::take(warnings)))
 }
 
-/// Gives an object the name that its `generateName` asks for; returns whether the request named none.
+/// Generates a name from `generateName` if the request has no name. Returns whether it did.
 fn generate_name(txn: &mut dyn Transaction, kind: &Kind, object: &mut Object) -> ApiResult<bool> {
     if kind.resource == "limitranges" && object.name().is_empty() && !has_generate_name(object) {
         // Kubernetes names the object; another kind is refused without a name.

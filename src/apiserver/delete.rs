@@ -171,7 +171,8 @@ fn mark_definition(object: &mut Object, now: Time) {
     object.set_condition(condition::new("Terminating", "True", "InstanceDeletionPending", message, now));
 }
 
-/// Only pods that run somewhere have a grace; the kubelet there ends it (`pkg/registry/core/pod`: CheckGracefulDelete).
+/// The grace period of a deletion. Only pods with a node have one; the node's kubelet ends it (`pkg/registry/core/pod`:
+/// CheckGracefulDelete).
 fn grace_of(kind: &Kind, object: &Object, options: &DeleteOptions) -> i64 {
     if kind.resource != "pods" {
         return 0;

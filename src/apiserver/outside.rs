@@ -53,7 +53,7 @@ pub struct AuditAnnotation {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Whether only events that show the body of the request have it.
+    /// Whether only audit events with the body of the request contain it.
     pub is_detail: bool,
 }
 

@@ -79,7 +79,7 @@ pub fn open(args: OpenArgs, context: &mut CommandContext) -> CliResult {
     Err(Failure::plain(format!("no program opens addresses here: set BROWSER, or open {url} yourself")))
 }
 
-/// Starts the browser; false when no program for that is there.
+/// Starts the browser. Returns false if there is no program to open it.
 pub fn has_opened(url: &str) -> bool {
     let chosen = std::env::var("BROWSER").ok().filter(|program| !program.is_empty());
     let programs = chosen.iter().map(String::as_str).chain(OPENERS);

@@ -1,4 +1,4 @@
-//! Watches of a server: the objects that are there, then each change, also over the end of one watch and the beginning of the next.
+//! Watches of a server: reports the existing objects, then each change, across the end of one watch and the start of the next.
 //!
 //! Knows: a server ends watches after minutes, and forgets old revisions; then the objects are listed again, and those that have changed
 //! are reported. Start reading at [`run`].
@@ -36,7 +36,7 @@ pub struct WatchedObjects {
 pub struct WatchBounds {
     /// The name of a single object, which has to exist.
     pub name: Option<String>,
-    /// Whether the objects that are there at first are left out.
+    /// Whether the initial objects are left out.
     pub changes_only: bool,
     /// The end; `None` for that of `--request-timeout`.
     pub until: Option<Instant>,

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Maximum number of changes in one message, and of messages that wait.
 const BATCH: usize = 256;
 const MAX_WAITING: usize = 64;
-/// Longest wait for changes at once.
+/// Maximum time of one wait for changes.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Kinds that only clutter: the heartbeats of nodes and leaders.
 const UNWATCHED: [&str; 1] = ["leases.coordination.k8s.io"];

@@ -43,7 +43,7 @@ impl Iterator for ClientBody {
     }
 }
 
-/// A body of which nothing was read yet.
+/// A body that was not read yet.
 pub struct OpenBody {
     server: String,
     body: Incoming,

@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 const MAX_BYTES: u64 = 1 << 20;
 /// The versions of `ExecCredential`.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/// The variable by which a plugin learns about the cluster.
+/// The variable with the cluster's data for a plugin.
 const INFO: &str = "KUBERNETES_EXEC_INFO";
 
 /// A program that makes credentials.

@@ -116,7 +116,7 @@ impl ApiClient {
         self.connections.set_page(size);
     }
 
-    /// Makes reflectors, none of which runs yet.
+    /// Creates an empty set of reflectors.
     pub fn reflectors(&self) -> Reflectors {
         Reflectors::new(self.connections.clone(), self.transfers.clone())
     }

@@ -62,7 +62,7 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// Makes reflectors, none of which runs yet.
+    /// Creates an empty set of reflectors.
     pub fn new(connections: Arc<ServerConnections>, transfers: Arc<TransferThread>) -> Reflectors {
         let (sender, changes) = channel(MAX_CHANGES);
         let changes = Arc::new(Mutex::new(changes));
@@ -101,7 +101,7 @@ impl Reflectors {
         self.running.keys().map(String::as_str)
     }
 
-    /// Waits for changes, and returns those that are there, at most `most`; none when the time is over.
+    /// Waits for changes, and returns at most `most`; none after the time limit.
     pub fn next(&self, limit: Duration, most: usize) -> Vec<ReflectedChange> {
         let changes = self.changes.clone();
         let received = self.transfers.wait(async move {

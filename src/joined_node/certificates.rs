@@ -23,7 +23,7 @@ const SERVING_PATIENCE: Duration = Duration::from_secs(15 * 60);
 /// Pause after a failure.
 const RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Receives the certificates, first once all are there and then after each renewal.
+/// Receives the certificates: once all are issued, and after each renewal.
 pub type CertificateSink = Box<dyn FnMut(ServingIdentity) + Send>;
 
 /// Obtains and renews the certificates of a node.
@@ -61,7 +61,7 @@ impl CertificateKeeper {
         }
     }
 
-    /// Gives the certificates away, if all are there.
+    /// Passes the certificates on, if all are issued.
     fn report(&mut self) {
         let client = self.context.client();
         let config = client.config();

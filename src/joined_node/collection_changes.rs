@@ -118,7 +118,7 @@ fn put(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, source: &str, object: Object
     copy.put_over(kind, &key, merged, local.as_ref())
 }
 
-/// Writes the Node of another machine as far as it is about its link; removes one without a link.
+/// Writes the parts of another machine's Node that concern its link; removes a Node without a link.
 fn put_linked_node(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, object: &Object) -> Result<(), StoreError> {
     if object.name() == facts.node {
         return Ok(());

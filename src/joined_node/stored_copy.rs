@@ -37,7 +37,7 @@ pub fn remove_other_nodes(copy: &mut CopyTxn<'_>, objects: &[Object], own: &str)
     remove_others(copy, "nodes", &[objects, &[own]].concat())
 }
 
-/// Removes the pods that the server has not, of the nodes that are meant.
+/// Removes pods of the given nodes that the server does not have.
 pub fn remove_other_pods(
     copy: &mut CopyTxn<'_>,
     objects: &[Object],

@@ -79,7 +79,7 @@ pub struct PodContainer {
 pub enum AttemptState {
     /// Nothing of this attempt has run.
     New,
-    /// The start is under way.
+    /// The start was ordered.
     Starting {
         /// Time of the order to start.
         since: Time,

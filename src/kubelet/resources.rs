@@ -49,7 +49,7 @@ pub fn report_unenforced_limits(pod: &LocalPod, plan: &mut Plan) {
     }
 }
 
-/// Whether volumes in memory are not to be had: only root can mount them where all containers of a pod see the same.
+/// Whether volumes in memory are unavailable: only root can mount one that all containers of a pod share.
 pub fn is_memory_denied(pod: &LocalPod) -> bool {
     pod.world.settings.runs_as.0 != 0
 }

@@ -55,7 +55,7 @@ pub struct TestMachine {
     probes: BTreeMap<String, ProbeResult>,
     /// The machine behind it.
     machine: SimulatedMachine,
-    /// Reports that come once more.
+    /// Reports that are delivered again.
     repeated: Vec<Report>,
     /// Exits that the recorded history already contains: pod, container, attempt.
     ended: BTreeSet<(Str, Str, u32)>,

@@ -397,7 +397,7 @@ fn probe_line(
             None => Some(format!("{name} of {container} fails")),
             Some(line) => Some(format!("{name} of {container} fails: {line}")),
         },
-        // That a program lives from the start is nothing new.
+        // A first successful liveness probe is not logged.
         ProbeResult::Success | ProbeResult::Warning
             if failures > 0 || (successes == 0 && kind != ProbeKind::Liveness) =>
         {

@@ -246,7 +246,7 @@ impl ControlLoop {
         }
     }
 
-    /// Hands effects over, and notes in the World's facts that they are under way.
+    /// Passes effects to the machine, and records in the World's facts that they were ordered.
     fn carry_out(&mut self, mut effects: Vec<Effect>) {
         let Some(machine) = &mut self.machine else { return };
         if effects.is_empty() {

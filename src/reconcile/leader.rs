@@ -131,7 +131,7 @@ impl Standby {
             }
             lock = replace(&path).with_context(|| format!("cannot replace {}", path.display()))?;
         } else if !is_at(&lock, &path) {
-            // Another standby has put a new lock in its place.
+            // Another standby has replaced the lock file.
             return Ok(Err(CurrentLeader { pid: 0, host: None }));
         }
         // It keeps its length: a full disk would have no block for a file that was emptied.

@@ -145,7 +145,7 @@ struct StagedWrites {
 /// Reason why a tick failed.
 #[derive(Debug)]
 pub enum TickError {
-    /// Another epoch is in the store: a new leader began one.
+    /// The store has another epoch, which a new leader began.
     Deposed,
     /// The store refused; nothing was written.
     Store(StoreError),

@@ -63,7 +63,7 @@ fn is_from_mimalloc(pointer: *mut u8, size: usize) -> bool {
 // SAFETY: each call is forwarded to an allocator that keeps the contract; a block is freed by the allocator that returned it.
 unsafe impl GlobalAlloc for ProcessAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is theirs.
+        // SAFETY: the contract of `GlobalAlloc`, which the caller keeps, is that of both allocators.
         unsafe { if asks_mimalloc(layout.size()) { MiMalloc.alloc(layout) } else { System.alloc(layout) } }
     }
 

@@ -51,7 +51,7 @@ impl ContainerFilesystem {
         openat2(&self.root, self.cwd.join(path), flags | OFlags::CLOEXEC, Mode::empty(), stay)
     }
 
-    /// Copies a file or a folder to a path of ours; gives the links that were left out. A link is not a file: it is left out, too.
+    /// Copies a file or a folder of the container to a local path. Returns the links that were not copied.
     pub fn copy_out(&self, path: &Path, to: &Path) -> io::Result<Vec<SkippedLink>> {
         let missing = |error| describe_error("Cannot stat", path, error);
         let itself = OFlags::PATH | OFlags::NOFOLLOW;
@@ -69,7 +69,7 @@ impl ContainerFilesystem {
             FileType::Directory => take_folder(from, to, &mut links)?,
             FileType::RegularFile if to.is_dir() => take_file(from, &to.join(name))?,
             FileType::RegularFile => {
-                // As kubectl does: folders of ours on the way are made.
+                // Like kubectl, creates missing local folders.
                 to.parent().map_or(Ok(()), fs::create_dir_all)?;
                 take_file(from, to)?;
             }
@@ -78,7 +78,7 @@ impl ContainerFilesystem {
         Ok(links)
     }
 
-    /// Copies a file or a folder of ours to a path, or below it when it is a folder.
+    /// Copies a local file or folder to a path of the container, or into it if the path is a folder.
     pub fn put(&self, from: &Path, path: &Path) -> io::Result<()> {
         let folder = OFlags::PATH | OFlags::DIRECTORY;
         if let Ok(to) = self.open(path, folder) {

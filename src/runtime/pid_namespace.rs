@@ -3,7 +3,7 @@
 //! A new namespace begins with the fork of its first process. For an existing one, a process chooses the namespace of its children with
 //! `setns`. Root then returns to its own namespace. An ordinary user cannot return, so an intermediate process enters the namespace and
 //! forks with `CLONE_PARENT`: the new process is a child of the caller.
-//! Only for processes with one thread.
+//! Only for processes with a single thread.
 
 use crate::object::io_error_text;
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};

@@ -1,7 +1,7 @@
 //! Trials of kernel features, each in its own process because entering a namespace or a filter is irreversible.
 //!
 //! Only a permanent refusal counts as one. A temporary lack, such as of descriptors or memory (which a pod can cause), is tried again, and
-//! in the end taken for success. A pod whose files or network cannot be isolated then fails to start with the reason; it never runs on
+//! finally counts as success. A pod whose files or network cannot be isolated then fails to start with the reason; it never runs on
 //! those of the machine.
 
 use rustix::io::Errno;

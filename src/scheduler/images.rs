@@ -30,7 +30,7 @@ fn score(query: &PodQuery<'_>, slot: usize) -> i64 {
     100 * (sum.clamp(MIN_SIZE, most) - MIN_SIZE) / (most - MIN_SIZE)
 }
 
-/// The bytes of an image that a node has, the fewer nodes have it the less: so that not all pods go where few have it.
+/// The size of an image on a node, scaled by the fraction of nodes that have it, so that pods do not crowd on few nodes.
 fn scaled_size(query: &PodQuery<'_>, node: &NodeFields, image: &str) -> i64 {
     let Some(size) = node.images.get(image) else { return 0 };
     let (having, nodes) = (query.world.nodes_with_image(image), query.world.node_cache().len());

@@ -17,7 +17,7 @@ pub fn unschedulable(refusal_counts: &RefusalCounts<'_>, claims: &str, preemptio
     }
 }
 
-/// `0/3 nodes are available: 1 a, 2 b.`: each reason with how many nodes have it, those of equal words together.
+/// `0/3 nodes are available: 1 a, 2 b.`: each reason with its number of nodes.
 pub fn nodes_refuse<'a>(nodes: usize, reasons: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (reason, number) in reasons {

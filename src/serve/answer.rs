@@ -67,7 +67,7 @@ pub const UNREACHABLE: &str = "error trying to reach service: ";
 /// The end of the messages of overload.
 const TRY_AGAIN: &str = ", please try again later.";
 
-/// The error for a client that asks for more than its share: 429, with the time after which it may try again.
+/// The error for a client that exceeds its share: 429, with the time after which it may try again.
 pub fn too_many_requests(what: &str) -> Status {
     Status::new(Reason::TooManyRequests, format!("{what}{TRY_AGAIN}"))
 }

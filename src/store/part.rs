@@ -12,7 +12,7 @@ pub struct Savepoint {
     mark: usize,
 }
 
-/// An open transaction without its store, which [`Store::resume`] continues. The store is used for nothing else until then.
+/// An open transaction without its store. [`Store::resume`] continues it; the store must not be used otherwise until then.
 pub struct ParkedTxn {
     turn: Option<WriteTurn>,
     counter: Counter,

@@ -50,7 +50,7 @@ pub enum AppliedReport {
     Pressure,
 }
 
-/// A row that changed: as it was and as it is.
+/// A changed row: before and after the change.
 #[derive(Clone, Copy)]
 pub struct RowChange<'a> {
     /// `None` when the change creates the row.
@@ -66,7 +66,7 @@ pub struct WaitFilter {
     pub is_due: fn(RowChange<'_>) -> bool,
     /// Whether a row of the root needs no further plan.
     pub is_done: fn(RowChange<'_>) -> bool,
-    /// Whether a change could help the keys that wait for the same, of which one row is given.
+    /// Whether a change could help keys that wait for the same. The row is that of one of them.
     pub helps: fn(&World, &SchedulingWait, &Row, RowChange<'_>) -> bool,
 }
 

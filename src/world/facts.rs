@@ -235,7 +235,7 @@ impl PodFacts {
 }
 
 impl ContainerFacts {
-    /// An attempt of which nothing more is known.
+    /// An attempt without further facts.
     pub fn new(attempt: u32, state: ContainerState) -> ContainerFacts {
         ContainerFacts {
             attempt,
@@ -460,7 +460,7 @@ pub struct ProbeFacts {
 }
 
 impl ProbeFacts {
-    /// Whether a failure of the probe under way does not count at that time, because its period has not ended.
+    /// Whether a failure of the running probe does not count at that time, because its period has not ended.
     pub fn is_early_at(&self, at: Time) -> bool {
         self.counts_from.is_some_and(|from| at < from)
     }

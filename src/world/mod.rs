@@ -262,7 +262,7 @@ pub struct World {
     unready: BTreeSet<Key>,
     /// Pods by the node they are bound to; unbound ones under the empty name.
     by_node: HashMap<Str, KeySet>,
-    /// Pods by their address; those that have ended for good gave theirs back.
+    /// Pods by their address, without ended ones, which have released theirs.
     by_address: HashMap<Str, KeySet>,
     /// Pods without a node by the node that they were promised.
     pods_nominated_to: HashMap<Str, KeySet>,

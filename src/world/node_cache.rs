@@ -88,7 +88,7 @@ impl NodeCache {
         self.shape += 1;
     }
 
-    /// Changes the load of a node, whether or not it is there.
+    /// Changes the load of a node, even if the Node does not exist.
     pub(super) fn update_load(&mut self, name: &Str, change: impl FnOnce(&mut NodeLoad)) {
         if let Ok(slot) = self.slot(name) {
             self.marks[slot].version = self.next_version();

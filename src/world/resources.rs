@@ -237,7 +237,7 @@ pub const RUNTIME: &str = "kloop.dev/runtime";
 /// Value of [`RUNTIME`] for a simulated node, whose pods run no processes.
 pub const SIMULATED: &str = "simulated";
 
-/// Since when a node is stopped by hand: its heartbeats have ended then.
+/// Annotation with the time at which a user has stopped a node, which ends its heartbeats.
 pub const STOPPED: &str = "kloop.dev/stopped";
 
 /// Annotation with the identity of the machine that has joined as a node.

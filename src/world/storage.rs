@@ -28,7 +28,7 @@ pub const PROVISIONER: [&str; 2] =
 /// The annotation of a volume that names the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Prefix of the names of Kubernetes' own provisioners, of which kloop has none.
+/// Prefix of the names of Kubernetes' own provisioners. kloop has none of them.
 pub const BUILT_IN_PROVISIONERS: &str = "kubernetes.io/";
 
 /// The annotation of a claim that names the node of its first consumer.
@@ -137,7 +137,7 @@ pub fn claim_source(world: &World, row: &Row, claim: &Object) -> ClaimSource {
         return ClaimSource::Anywhere;
     }
     let selected = claim.annotation(SELECTED_NODE).map(str::to_owned);
-    // A pod that was put on a node by hand has no scheduler to select it.
+    // A pod with a manually set node has no scheduler that selects the node.
     let node = selected.or_else(|| consumers(world, row).find_map(|pod| Some(pod.pod()?.node.as_ref()?.to_string())));
     node.and_then(|node| world.find("nodes", "", &node))
         .map_or(ClaimSource::NotYet, |node| ClaimSource::On(node.clone()))

@@ -16,7 +16,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
     if old.text(&["status", "phase"]) != Some("Bound") {
         return refuse("only bound persistent volume claims can be expanded");
     }
-    // A claim without a class was bound by hand.
+    // A claim without a class was bound manually.
     let class = class_of(request.object).filter(|class| class_of(old) == Some(class));
     let class = class.map(|class| txn.get_shared(&Key::new(Resource("storageclasses.storage.k8s.io"), "", class)));
     let class = class.transpose()?.flatten();

@@ -1,4 +1,4 @@
-//! PodSecurity: pods keep to the level that the labels of their namespace ask for; templates of workloads are warned of.
+//! PodSecurity: refuses pods that violate the level in the labels of their namespace, and warns about templates of workloads that do.
 
 use super::AdmissionRequest;
 use crate::apiserver::ApiResult;

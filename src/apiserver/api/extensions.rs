@@ -37,7 +37,7 @@ impl Api {
         &self.extension_documents
     }
 
-    /// The same API, with the documents of extension servers.
+    /// Shares the documents of extension servers.
     pub fn with_extension_documents(mut self, documents: &ExtensionDocuments) -> Api {
         self.extension_documents = documents.clone();
         self

@@ -59,7 +59,7 @@ impl AccessCache {
     }
 }
 
-/// Whether no RBAC object changed from one revision to another, of which the first may be the newer one.
+/// Whether no RBAC object changed between two revisions, in any order.
 fn has_no_change(read: &dyn StoreRead, from: u64, to: u64) -> StoreResult<bool> {
     Ok(from == to || from < to && !read.has_changed_after(from, &INDEXED)?)
 }

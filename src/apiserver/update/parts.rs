@@ -100,7 +100,7 @@ pub fn keep_other_parts(kind: &Kind, object: &mut Object, old: &Object, part: Up
             if kind.status {
                 keep(object, "status");
             }
-            // All that a namespace's spec holds are its finalizers, which `/finalize` alone changes.
+            // A namespace's spec contains only its finalizers, which only `/finalize` changes.
             if kind.resource == "namespaces" {
                 keep(object, "spec");
             }

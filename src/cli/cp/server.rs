@@ -124,7 +124,7 @@ fn check_exit(code: i32, context: &mut CommandContext) -> CliResult {
     Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Copies a file or a folder of a container to a path of ours.
+/// Copies a file or a folder of a container to a local path.
 pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut CommandContext) -> CliResult {
     let client = context.require_client()?;
     let text = path.to_string_lossy();
@@ -173,7 +173,7 @@ fn write_file(entry: &mut tar::Entry<'_, impl Read>, place: &Path) -> CliResult 
     Ok(())
 }
 
-/// Copies a file or a folder of ours into a container.
+/// Copies a local file or folder into a container.
 pub fn put(to: &CopyContainer, from: &Path, path: &Path, context: &mut CommandContext) -> CliResult {
     let client = context.require_client()?;
     let text = path.to_string_lossy();

@@ -162,7 +162,7 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         "" => String::new(),
         email => format!("\"email\":{},", text(email)),
     };
-    // Written by hand to keep kubectl's order of fields.
+    // Formatted as text to keep kubectl's order of fields.
     let config = format!(
         "{{\"auths\":{{{}:{{\"username\":{},\"password\":{},{email}\"auth\":{}}}}}}}",
         text(&args.docker_server),

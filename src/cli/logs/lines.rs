@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Longest line that is kept whole until its end arrives; a longer one is passed on in pieces.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Colours of prefixes, given out in turn.
+/// Colours of prefixes, assigned in this order.
 const COLOURS: [Color; 6] = [Color::Cyan, Color::Yellow, Color::Green, Color::Magenta, Color::Blue, Color::BrightCyan];
 
 /// Names of the fields that a JSON line has for its time, level and message.
@@ -145,7 +145,7 @@ impl LineWriter {
     }
 }
 
-/// Writes text at once, so that lines of several streams do not mix.
+/// Writes text in one call, so that lines of several streams do not mix.
 fn emit(text: &[u8]) -> std::io::Result<()> {
     if text.is_empty() {
         return Ok(());

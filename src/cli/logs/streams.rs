@@ -46,7 +46,7 @@ pub struct LogStreams {
 }
 
 impl LogStreams {
-    /// Creates an empty set of streams, of which at most `most` are open at once.
+    /// Creates an empty set of streams. At most `most` are open at the same time.
     pub fn new(place: LogPlace, options: LogOptions, style: LineStyle, form: PrefixForm, most: usize) -> LogStreams {
         let (report, ended) = channel();
         let style = Arc::new(LineStyle { whole_lines: true, ..style });

@@ -1,7 +1,7 @@
 //! Connections to a pod of a cluster behind an API server: each is carried by a WebSocket of its own.
 //!
 //! Knows: channel 0 has the data and channel 1 an error; the first message of each is the number of the port. A WebSocket has no end of
-//! input: once the local client has ended its part, answers are awaited for a while. Start reading at [`serve`].
+//! input: once the local client has closed its side, the connection stays open for answers for a limited time. Start reading at [`serve`].
 
 use super::{Target, print_line};
 use crate::apiserver::remote::{object_path, refusal};

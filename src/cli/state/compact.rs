@@ -1,6 +1,6 @@
 //! `kloop state compact`: forgets old changes now.
 //!
-//! Never: forgets an object as it is now. Start reading at [`run`].
+//! Never: drops the current state of an object. Start reading at [`run`].
 
 use crate::cli::{CliResult, CommandContext};
 use crate::object::format_count;
@@ -9,7 +9,7 @@ use crate::store::Retention;
 /// Forget old changes.
 ///
 /// The control plane does this by itself for what is older than an hour and beyond 10,000 changes, 100,000 changes, or 64 MiB.
-/// Objects as they are now are never lost.
+/// The current objects are never lost.
 #[derive(clap::Args)]
 #[command(
     override_usage = "[--keep NUMBER]",

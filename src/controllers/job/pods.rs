@@ -117,7 +117,7 @@ impl<'w> JobState<'w> {
     }
 
     /// Those of the lowest missing indexes that may have a pod now: they have no active one, are neither completed nor
-    /// failed, and no failure requires a pause. Indexes in their pause hold up those beyond the parallelism.
+    /// failed, and no failure requires a pause. Indexes in their pause block those beyond the parallelism.
     fn free_indexes(&mut self, missing: usize) -> Vec<Option<i64>> {
         let pods = self.pods_by_index();
         let waits = |pod: &&Arc<Row>| pod.is_active_pod() || (self.spec.replace_only_failed && is_terminating(pod));

@@ -11,7 +11,7 @@ use crate::object::Key;
 use crate::world::{Loop, Row, World};
 use std::collections::BTreeSet;
 
-/// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others come
+/// Resources without a status that shows when they are stuck, explained by their chain. Prerequisites of others are
 /// first.
 const BY_CHAIN: [&str; 8] = [
     image::RESOURCE,

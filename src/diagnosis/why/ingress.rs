@@ -65,7 +65,7 @@ fn places(row: &Row) -> Vec<String> {
     places.collect()
 }
 
-/// The Services that an Ingress leads to, where it is ours to serve.
+/// The backend Services of an Ingress that kloop serves.
 pub fn backends(world: &World, ingress: &Row) -> Vec<Arc<Row>> {
     if other_controller(world, ingress).is_some() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Stored objects as they are read: completed by the schema that their version has now, and shown in another version.
+//! Reads of stored objects: completes them by the current schema of their version, and shows them in another version.
 //!
 //! Knows: an object may be older than the definition's schema, which has defaults, and lacks fields, that the object has never passed. An
 //! object that was written after the schema is not touched.

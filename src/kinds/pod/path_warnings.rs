@@ -79,7 +79,7 @@ fn projected_files(source: &Value) -> Vec<File<'_>> {
     }
 }
 
-/// Warns of each pair of files of which one is the other, or is in the other.
+/// Warns of each pair of files with the same path, or of which one path is below the other.
 fn warn_of_overlaps(volume: &str, description: &str, mut files: Vec<File<'_>>, warnings: &mut Vec<String>) {
     files.truncate(MAX_FILES);
     files.iter_mut().for_each(|file| file.path = file.path.trim_end_matches('/'));

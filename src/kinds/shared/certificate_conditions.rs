@@ -19,7 +19,7 @@ pub fn approval_status(body_status: Option<&Value>, old: &Object, now: Time) -> 
     status
 }
 
-/// The status that a write of `/status` leaves: that of the body, with the decision as it is stored.
+/// The status after a write of `/status`: that of the body, with the stored approval or denial.
 pub fn reported_status(mut status: Value, old: &Object, now: Time) -> Value {
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     for decision in DECISIONS {

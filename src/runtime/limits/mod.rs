@@ -116,7 +116,7 @@ fn describe_fallback(missing: &[&str], why: &str) -> String {
     format!("{} ({why})", texts.join("; "))
 }
 
-/// Removes every group of a finished cluster, of which no pod may run.
+/// Removes every group of a finished cluster. None of its pods may run.
 pub fn discard(state: &Path) {
     if let Some(tree) = fs::canonicalize(state).ok().and_then(|state| CgroupTree::find(&state).ok()) {
         let pods = |branch: &CgroupBranch| branch.pods().into_iter().map(|uid| branch.pod(&uid)).collect::<Vec<_>>();

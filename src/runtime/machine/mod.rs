@@ -219,7 +219,7 @@ impl Machine {
         found
     }
 
-    /// Has the shards connect to these shims, each of which then reports its state.
+    /// Makes the shards connect to these shims. Each shim then reports its state.
     fn adopt(&self, uids: Vec<Str>) -> AdoptedShims {
         let (adopter, records) = channel();
         let count = uids.len();

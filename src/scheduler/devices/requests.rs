@@ -21,7 +21,7 @@ pub struct ClaimRequests {
     pub identity: String,
     /// The spec.
     pub spec: ResourceClaimSpec,
-    /// For each request its alternatives, of which the first possible one is taken; one where there is no choice.
+    /// The alternatives of each request; the first possible one is taken.
     pub requests: Vec<Arc<Vec<WantedDevices>>>,
 }
 

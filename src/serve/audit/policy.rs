@@ -1,4 +1,4 @@
-//! The audit policy: a file of rules, of which the first that matches a request decides how much of it is recorded.
+//! The audit policy: a file of rules. The first rule that matches a request decides how much of it is recorded.
 //!
 //! Never: records anything; [`super::AuditedRequest`] does. Start reading at [`AuditPolicy::decide`].
 
@@ -41,7 +41,7 @@ pub enum AuditStage {
 pub struct AuditPolicy {
     api_version: String,
     kind: String,
-    // Nothing reads it; without the field, a policy with metadata would be refused.
+    // Unused, but without the field a policy with metadata would be refused.
     #[serde(default)]
     #[allow(dead_code)]
     metadata: serde_json::Value,

@@ -150,7 +150,7 @@ impl State {
         let by_peer = count(clients().filter(|client| client.user == user).map(|client| client.peer));
         let chosen = Client { user: user.to_owned(), peer: largest(&by_peer, newest.peer)? };
         let is_own = chosen == *newest;
-        // A connection whose task has ended was taken over by streams, of which there are few.
+        // A connection whose task has ended was taken over by streams, whose number is limited.
         let can_end = |known: &AuthenticatedConnection| known.end.as_ref().is_some_and(|end| !end.is_finished());
         let candidates = || self.authenticated.iter().filter(|(_, known)| *known.client == chosen && can_end(known));
         let idle = candidates().filter(|(_, known)| known.activity.requests.load(Ordering::Relaxed) == 0);

@@ -13,7 +13,7 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 /// Maximum number of requests of one client that wait.
 const MAX_QUEUED: usize = 1000;
 
-/// Turns for work of which a limited number is done at the same time.
+/// Turns that limit the number of concurrent pieces of work.
 pub struct FairTurns(Mutex<Queues>);
 
 #[derive(Default)]
@@ -167,7 +167,7 @@ mod tests {
         let (ended, told, mut last) = (queue(&turns, "ann"), queue(&turns, "bob"), queue(&turns, "ann"));
         drop(ended);
         drop(held);
-        // The turn is under way when its request ends.
+        // The turn is sent, but not yet received, when its request ends.
         drop(told);
         assert!(last.try_recv().is_ok());
         assert_eq!(turns.lock().free, 1);

@@ -29,7 +29,7 @@ impl FreshReads {
             return Ok(());
         }
         let mut progress = self.lock();
-        // A question that is under way may have been asked before the last write.
+        // A read in progress may have begun before the last write.
         let wanted = progress.begun + 1;
         while progress.answered < wanted {
             if progress.is_running {

@@ -31,7 +31,7 @@ pub enum AccessGuard {
     Kubelet(KubeletGuard),
 }
 
-/// The object by which machines that want to join learn the cluster's authority, before they trust anything.
+/// The object with the cluster's authority, which joining machines read without credentials.
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 /// Paths without access control, as in the role `system:public-info-viewer`; the page for browsers, which shows nothing without a
 /// token; and the cluster's authority.

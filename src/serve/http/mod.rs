@@ -237,7 +237,7 @@ impl HttpServer {
     }
 }
 
-/// Accepts connections, each of which is a task of its own. `kubelet`: the node as whose kubelet it answers.
+/// Accepts connections, each as a task of its own. With `kubelet`, answers as the kubelet of that node.
 fn accept_clients(
     listener: std::net::TcpListener,
     shared: Arc<ServerState>,

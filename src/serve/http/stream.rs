@@ -118,7 +118,7 @@ impl Body for AnswerStream {
                     *stream = AnswerStream::List(Box::pin(list.next_piece()));
                     Some(piece)
                 }
-                // A list that cannot be completed ends with an error, so that the client does not take it for complete.
+                // A list that cannot be completed ends with an error, so that the client does not treat it as complete.
                 Some(Err(error)) => {
                     *stream = AnswerStream::Ended;
                     return Poll::Ready(Some(Err(error)));

@@ -75,7 +75,7 @@ impl ServerState {
         done.await.unwrap_or_else(|error| Err(Status::bug(error)))
     }
 
-    /// Waits for the turn of anonymous requests, and of paths whose answers take so long that many would hold up other requests.
+    /// Waits for the turn of anonymous requests, and of paths whose answers take long, so that many of them do not delay other requests.
     pub(super) async fn wait_for_special_turn(
         &self,
         access: Access,

@@ -366,7 +366,7 @@ impl Numbers {
     }
 }
 
-/// One random step at a replica: a write, a removal, a compaction, a snapshot, or a fault. Acknowledged writes go to the model.
+/// One random step at a replica: a write, a removal, a compaction, a snapshot, or a fault. Adds acknowledged writes to the model.
 fn random_step(numbers: &mut Numbers, log: &MemoryLog, store: &mut Store, model: &mut BTreeMap<String, String>) {
     if store.needs_reopen() {
         store.reopen(WAIT).unwrap();

@@ -1,4 +1,4 @@
-//! The Pod Security Standards: the policy that a namespace's labels ask for, and the violations of a pod.
+//! The Pod Security Standards: the policy in a namespace's labels, and the violations of a pod.
 //!
 //! Knows: the labels, the levels and versions, and the table of checks with the Kubernetes version from which each form of a check
 //! holds (`k8s.io/pod-security-admission`). Never: reads the state or decides about a request; the admission plugin does.

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const VALIDATIONS: &str = "x-kubernetes-validations";
-/// The name of the type of `self`, of which no rule should depend.
+/// The name of the type of `self`. No rule should depend on it.
 const SELF_TYPE: &str = "selfType";
 
 /// The compiled rules of a schema and of the schemas below it.

@@ -93,7 +93,7 @@ impl Shard {
         if pod.starts.is_empty() { self.report_final_record(uid, &vanished) } else { self.spawn(uid) }
     }
 
-    /// The folder is ours alone now, nothing runs: the record is the truth.
+    /// Applies the record of a folder that this process has locked. Nothing runs in it, so the record is up to date.
     pub(super) fn take_over_folder(&mut self, uid: &Str, record: &ShimRecord) {
         let pod = pod_mut(&mut self.pods, uid);
         if pod.removing {

@@ -139,7 +139,7 @@ fn find_or_make(api: &Api, groups: &[ApiGroup], is_protobuf: bool, hash: &str) -
     let mut parts =
         DocumentParts::new(OpenApiVersion::V2, is_protobuf).with_extensions(extended_parts(groups).collect());
     let schemas = KindSchemas::built_in();
-    // The first description of a type counts in the document, and the last version's is meant.
+    // The document takes the first description of a type, so the last version is added first.
     add_server_documents(&server_documents(api.kinds(), groups), &mut parts)?;
     let all: Vec<(&str, &str)> = versions(groups).collect();
     all.into_iter().rev().try_for_each(|version| describe(api, &schemas, groups, version, &mut parts))?;

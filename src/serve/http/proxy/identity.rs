@@ -1,4 +1,4 @@
-//! The headers by which extension API servers learn who makes a request (client-go: transport.SetAuthProxyHeaders).
+//! The headers with the user of a request, for extension API servers (client-go: transport.SetAuthProxyHeaders).
 //!
 //! Never: forwards such headers of a client. Start reading at [`set_headers`].
 

@@ -46,7 +46,8 @@ pub struct ProxiedSite {
 }
 
 impl ProxiedSite {
-    /// Leads a link through the proxy; `None` when the link stays as it is: it leads there already, is relative, or leads elsewhere.
+    /// Rewrites a link to a path of the proxy; `None` for a link that stays unchanged: a rewritten or relative one, or one to another
+    /// server.
     pub fn redirect(&self, link: &str) -> Option<String> {
         let (host, path) = split_host(link)?;
         let start = match host {

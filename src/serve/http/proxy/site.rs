@@ -40,7 +40,7 @@ pub fn find(target: &ProxyTarget, headers: &HeaderMap) -> Option<ProxiedSite> {
     Some(ProxiedSite { prefix: target.prefix.clone()?, place: target.place.to_string(), server })
 }
 
-/// Tells the site its path at this server, and asks for pages that are not compressed.
+/// Sets the headers with the site's path at this server, and asks for pages that are not compressed.
 pub fn set_request_headers(headers: &mut HeaderMap, site: &ProxiedSite, path: &str) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if let Ok(place) = format!("{}{path}", site.prefix).parse() {

@@ -11,7 +11,7 @@ use std::io;
 pub const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// SPDY without WebSocket, as older clients speak it.
 pub const STREAMS: &str = "portforward.k8s.io";
-/// Channels, each pair of which is a port that the request names.
+/// Channels in pairs, one pair for each port in the request.
 pub const CHANNELS: &str = "v4.channel.k8s.io";
 /// The same channels, as text: a digit, and bytes in base64.
 pub const TEXT_CHANNELS: &str = "v4.base64.channel.k8s.io";

@@ -175,7 +175,7 @@ pub fn begin_watch(
     Ok(response)
 }
 
-/// The error for subprotocols of which none is spoken here.
+/// The error when the server supports none of the subprotocols.
 fn not_negotiated(asked: &UpgradeRequest, spoken: &[&str]) -> Status {
     let names = &asked.subprotocols;
     match asked.protocol {
