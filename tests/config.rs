@@ -92,7 +92,7 @@ fn impossible_configuration_is_refused() {
         ("config set-context", "error: you must specify a non-empty context name or --current\n"),
         (
             "config set-context harbour --cluster=sea",
-            "error: cannot set the cluster or the user of context \"harbour\": it is the f",
+            "error: cannot set the cluster or the user of context \"harbour\": it is the s",
         ),
         ("config set-context harbour --current", "error: you cannot specify both a context name and --current\n"),
         ("config set-context --current --namespace=../x", "error: invalid namespace \"../x\": "),

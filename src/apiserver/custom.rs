@@ -25,9 +25,9 @@ pub fn kinds_in(path: &Path) -> KindRegistry {
     }))
 }
 
-/// Registers all current definitions, and forgets those that are gone. Definitions may be large, so one is in memory at a time, and an
+/// Registers all current definitions, and unregisters removed ones. Definitions may be large, so one is in memory at a time, and an
 /// unchanged one is not decoded.
-pub fn learn_all(kinds: &KindRegistry, read: &dyn StoreRead) -> std::result::Result<(), StoreError> {
+pub fn register_definitions(kinds: &KindRegistry, read: &dyn StoreRead) -> std::result::Result<(), StoreError> {
     let known = kinds.custom_kinds().into_iter().filter_map(|kind| kind.custom);
     let known: BTreeMap<&str, &CustomDefinition> = known.map(|custom| (&*custom.definition, custom)).collect();
     let mut current = BTreeSet::new();
@@ -163,7 +163,7 @@ mod tests {
             "spec": {"group": "sea.dev", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"},
                 "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
         }));
-        let learn = |api: &Api| api.read(|snapshot| learn_all(&kinds, snapshot)).unwrap();
+        let learn = |api: &Api| api.read(|snapshot| register_definitions(&kinds, snapshot)).unwrap();
         let knows = || kinds.by_kind("sea.dev/v1", "Boat").is_some();
         learn(&api);
         assert!(!knows());

@@ -70,12 +70,12 @@ pub fn find(
     kinds: &KindRegistry,
     name: &str,
     stored: Option<Object>,
-    birth: impl FnOnce() -> ApiResult<String>,
+    default_namespace_key: impl FnOnce() -> ApiResult<String>,
 ) -> ApiResult<Option<Object>> {
     let stored = stored.filter(|object| !is_remade(object) || versions(kinds).contains(name));
     match stored {
         Some(stored) => Ok(Some(stored)),
-        None if versions(kinds).contains(name) => Ok(Some(local(kinds, name, &birth()?))),
+        None if versions(kinds).contains(name) => Ok(Some(local(kinds, name, &default_namespace_key()?))),
         None => Ok(None),
     }
 }
@@ -106,7 +106,7 @@ pub struct LocalVersions {
 impl LocalVersions {
     /// Reads the kinds and the time from which the APIServices of a cluster are computed.
     pub fn read(txn: &dyn Transaction) -> ApiResult<LocalVersions> {
-        let first = txn.get_shared(&birth())?;
+        let first = txn.get_shared(&default_namespace_key())?;
         let since = first.as_ref().and_then(|first| first.text(&["metadata", "creationTimestamp"]));
         Ok(LocalVersions { kinds: txn.kinds().clone(), since: since.unwrap_or_default().to_owned() })
     }
@@ -149,7 +149,7 @@ fn is_remade(object: &Object) -> bool {
 }
 
 /// Returns the key of the namespace whose age is that of the cluster.
-pub fn birth() -> Key {
+pub fn default_namespace_key() -> Key {
     Key::new(Resource("namespaces"), "", "default")
 }
 

@@ -237,7 +237,7 @@ impl Transaction for ReadView<'_> {
             node_leases::refresh(node, heard);
         }
         if key.resource == API_SERVICES {
-            return local_api_services::find(self.kinds, &key.name, kept, || birth(self.snapshot));
+            return local_api_services::find(self.kinds, &key.name, kept, || creation_time(self.snapshot));
         }
         match self.last_heartbeat() {
             Some(heard) if kept.is_none() && key.resource == LEASES && &*key.namespace == NAMESPACE => {
@@ -257,7 +257,7 @@ impl Transaction for ReadView<'_> {
             objects.iter_mut().for_each(|node| node_leases::refresh(node, heard));
         }
         if resource == API_SERVICES {
-            local_api_services::add_local(self.kinds, &birth(self.snapshot)?, &mut objects);
+            local_api_services::add_local(self.kinds, &creation_time(self.snapshot)?, &mut objects);
         }
         if resource == LEASES && namespace.is_none_or(|namespace| namespace == NAMESPACE) {
             let kept =
@@ -348,8 +348,8 @@ impl Transaction for ReadView<'_> {
 }
 
 /// The moment at which the cluster was made.
-fn birth(read: &dyn StoreRead) -> ApiResult<String> {
-    let first = read.get(&local_api_services::birth()).map_err(|error| refused(&error))?;
+fn creation_time(read: &dyn StoreRead) -> ApiResult<String> {
+    let first = read.get(&local_api_services::default_namespace_key()).map_err(|error| refused(&error))?;
     let first = first.as_ref().map(object_of).transpose()?;
     let since = first.as_ref().and_then(|first| first.text(&["metadata", "creationTimestamp"]));
     Ok(since.unwrap_or_default().to_owned())
@@ -366,7 +366,7 @@ impl Transaction for WriteTxn<'_> {
         }
         let kept = self.txn.get(key).map_err(|error| refused(&error))?.as_ref().map(object_of).transpose()?;
         if key.resource == API_SERVICES {
-            return local_api_services::find(&self.kinds, &key.name, kept, || birth(&self.txn));
+            return local_api_services::find(&self.kinds, &key.name, kept, || creation_time(&self.txn));
         }
         if kept.is_none() {
             self.seen.remember_absent(key);

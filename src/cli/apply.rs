@@ -309,7 +309,7 @@ fn print_result(
         ApplyOutcome::Unchanged => "unchanged",
     };
     let is_quiet = args.caller == ApplyCaller::Up { is_quiet: true };
-    if args.change.tells() && !is_quiet && !(again && done.outcome == ApplyOutcome::Unchanged) {
+    if args.change.prints_lines() && !is_quiet && !(again && done.outcome == ApplyOutcome::Unchanged) {
         let name = context.name_of(kind, &done.object);
         context.print_line(&format!("{name} {word}{}", dry_run.suffix()))?;
     }

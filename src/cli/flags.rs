@@ -202,7 +202,7 @@ impl ChangeFlags {
     }
 
     /// Whether the verb prints lines rather than objects.
-    pub fn tells(&self) -> bool {
+    pub fn prints_lines(&self) -> bool {
         self.print.output.is_none()
     }
 

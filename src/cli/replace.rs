@@ -146,7 +146,7 @@ fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &
         Err(status) if status.reason == Reason::NotFound => return Ok(()),
         Err(status) => return Err(status.into()),
     };
-    if args.make.change.tells() {
+    if args.make.change.prints_lines() {
         let place = if kind.namespaced { format!(" from {} namespace", key.namespace) } else { String::new() };
         context.print_line(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
     }

@@ -206,7 +206,11 @@ mod tests {
             (with("proxy-url", "http://p".into()), json!({}), "proxy-url is not supported"),
             (with("certificate-authority-data", "%".into()), json!({}), "certificate-authority-data is not base64"),
             (with("certificate-authority", "ca.crt".into()), json!({}), "cannot read /nonexistent/ca.crt"),
-            (server.clone(), json!({"client-certificate-data": "YQ=="}), "client-certificate has no client-key"),
+            (
+                server.clone(),
+                json!({"client-certificate-data": "YQ=="}),
+                "client-certificate is set without client-key",
+            ),
             (server.clone(), json!({"auth-provider": {}}), "auth-provider was removed"),
             (server.clone(), json!({"exec": {"command": "a"}}), "exec.apiVersion is"),
         ] {

@@ -73,7 +73,7 @@ fn happens(machine: &mut TestMachine, chance: &SimulatedChance) {
         SimulatedChance::Ends(name, code) => machine.end_now(name, *code),
         SimulatedChance::LosesOrders(count) => machine.lost_orders += count,
         SimulatedChance::LosesReports => machine.lose_reports(),
-        SimulatedChance::RepeatsReports => machine.hurry(),
+        SimulatedChance::RepeatsReports => machine.deliver_reports_twice(),
         SimulatedChance::OldReport(name, attempt) => machine.repeat(name, *attempt),
         SimulatedChance::Restarts => machine.restart(),
         SimulatedChance::Reboots => machine.reboot(),

@@ -45,7 +45,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
         None => pod.grace_seconds(),
     };
     for (place, member) in pod.members.iter().enumerate() {
-        if member.is_alive() && (may_stop_now(pod, place) || hook_comes_ahead(pod, member, grace)) {
+        if member.is_alive() && (may_stop_now(pod, place) || must_run_hook_now(pod, member, grace)) {
             order.stop(pod, place, grace);
         }
     }
@@ -53,7 +53,7 @@ pub fn decide(pod: &LocalPod, order: &mut PodActions) {
 
 /// Whether the preStop hook of a container has to run now. A sidecar's runs when its pod begins to terminate, although the sidecar itself
 /// ends after the containers (Kubernetes' killContainer runs the hook before it waits for the container's turn).
-fn hook_comes_ahead(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
+fn must_run_hook_now(pod: &LocalPod, member: &PodContainer, grace: i64) -> bool {
     let runs = matches!(member.state, AttemptState::Running { .. });
     let is_new = member.probe(ProbeKind::PreStop).is_none_or(|hook| hook.since.is_none());
     !pod.is_simulated && grace > 0 && runs && is_new && member.hook(ProbeKind::PreStop).is_some()

@@ -246,7 +246,7 @@ impl TestMachine {
     }
 
     /// Delivers every report that is on its way now, and twice.
-    pub fn hurry(&mut self) {
+    pub fn deliver_reports_twice(&mut self) {
         let soon = self.machine.due(self.world.now);
         self.repeated.extend(soon.iter().cloned().chain(soon.iter().cloned()));
     }

@@ -259,7 +259,7 @@ fn lock_holder(pod: &Path) -> Option<ProcessIdentity> {
 /// so that it is whole after a power cut, and that takes milliseconds on a busy disk.
 pub fn write_record(pod: &Path, record: &ShimRecord) -> io::Result<()> {
     let (path, content) = (pod.join(RECORD), serde_json::to_vec(record)?);
-    let fresh = write_beside(&path, &content)?;
+    let fresh = write_new_file(&path, &content)?;
     match renameat_with(CWD, &fresh, CWD, &path, RenameFlags::EXCHANGE) {
         Ok(()) => fs::remove_file(fresh),
         // There is none yet, or the file system knows no such thing.
@@ -306,18 +306,18 @@ pub fn make_file(path: &Path, mode: u32) -> io::Result<()> {
 /// of the
 /// earlier boot are not used.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    fs::rename(write_beside(path, content)?, path)
+    fs::rename(write_new_file(path, content)?, path)
 }
 
 /// Replaces the content of a file atomically, and returns when it is on the disk.
 pub fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let fresh = write_beside(path, content)?;
+    let fresh = write_new_file(path, content)?;
     fs::File::open(&fresh)?.sync_all()?;
     fs::rename(fresh, path)
 }
 
 /// Writes the new content of a file to a second file in the same folder, which no other user can read.
-fn write_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
+fn write_new_file(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let fresh = path.with_added_extension("new");
     let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
     let mut options = fs::OpenOptions::new();

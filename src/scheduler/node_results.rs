@@ -369,8 +369,8 @@ mod tests {
         ]
     }
 
-    /// Something happens to a node, or to a pod on one, or to one that waits.
-    fn happen(dice: &mut SeededRandom, world: &mut World) {
+    /// Applies a random change of a node, of a pod on one, or of a waiting pod.
+    fn apply_random_change(dice: &mut SeededRandom, world: &mut World) {
         let node_name = format!("n{}", dice.random_below(6));
         let pod_name = format!("p{}", dice.random_below(12));
         let (node_key, pod_key) = (key("nodes", &node_name), key("pods", &pod_name));
@@ -420,7 +420,7 @@ mod tests {
             let mut world = World::new(Time::from_second(100).unwrap());
             storage(&mut dice).into_iter().for_each(|(key, body)| world.put(key, body.to_string().into()));
             for _ in 0..120 {
-                happen(&mut dice, &mut world);
+                apply_random_change(&mut dice, &mut world);
                 let pending = key("pods", "pending");
                 world.put(pending.clone(), pod(&mut SeededRandom(dice.random_below(20)), "pending").to_string().into());
                 let mut fresh = World::new(world.now);

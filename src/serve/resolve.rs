@@ -59,7 +59,7 @@ pub fn kind(api: &Api, named: &PathTarget) -> ServeResult<&'static Kind> {
     let kinds = api.kinds();
     let Some(found) = find(kinds, named) else {
         // Another process may have written its definition since.
-        api.read(|snapshot| custom::learn_all(kinds, snapshot))?;
+        api.read(|snapshot| custom::register_definitions(kinds, snapshot))?;
         return find(kinds, named).ok_or_else(unknown_path);
     };
     let Some(declared) = found.custom else { return Ok(found) };

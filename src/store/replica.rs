@@ -58,7 +58,7 @@ pub fn prepare_replica(text: &str) -> Result<PathBuf, OpenError> {
     let place = StorePath::from_path(&path)?;
     place.make_dir()?;
     place.check_dir()?;
-    place.write_beside(DESCRIPTION, &address.to_text())?;
+    place.write_sibling(DESCRIPTION, &address.to_text())?;
     Ok(path)
 }
 
@@ -74,18 +74,18 @@ fn parse_with_variables(text: &str) -> Result<EtcdAddress, OpenError> {
 /// Returns the address of the state whose replica a file is; `None` for a file of its own.
 pub fn read_replica_address(path: &Path) -> Option<String> {
     let place = StorePath::from_path(path).ok()?;
-    place.read_beside(DESCRIPTION, MAX_FILE_BYTES).ok().flatten()
+    place.read_sibling(DESCRIPTION, MAX_FILE_BYTES).ok().flatten()
 }
 
 /// Whether a file is the replica of a log.
 pub(super) fn is_replica_at(place: &StorePath) -> bool {
-    place.read_beside(DESCRIPTION, MAX_FILE_BYTES).is_ok_and(|text| text.is_some())
+    place.read_sibling(DESCRIPTION, MAX_FILE_BYTES).is_ok_and(|text| text.is_some())
 }
 
 impl Replica {
     /// Finds the log of a file, if it is a replica.
     pub fn find(place: &StorePath) -> Result<Option<Replica>, OpenError> {
-        let Some(text) = place.read_beside(DESCRIPTION, MAX_FILE_BYTES)? else { return Ok(None) };
+        let Some(text) = place.read_sibling(DESCRIPTION, MAX_FILE_BYTES)? else { return Ok(None) };
         let replica = Replica::connect(text.trim())?;
         Ok(Some(Replica { machine: identify_machine(place)?, ..replica }))
     }
@@ -134,11 +134,11 @@ impl Replica {
 
 /// Returns the identity of this machine's replica: a random number that was made with it, and the machine's present boot.
 fn identify_machine(place: &StorePath) -> StoreResult<String> {
-    let random = match place.read_beside(MACHINE, MAX_FILE_BYTES)? {
+    let random = match place.read_sibling(MACHINE, MAX_FILE_BYTES)? {
         Some(text) if !text.is_empty() => text,
         _ => {
             let text = new_cluster_id()?;
-            place.write_beside(MACHINE, &text)?;
+            place.write_sibling(MACHINE, &text)?;
             text
         }
     };

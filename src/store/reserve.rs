@@ -39,7 +39,7 @@ impl Store {
         }
         // A writer may be taking a part of it just now.
         let Ok(_turn) = turnstile.acquire(patience) else { return Ok(()) };
-        let file = self.place.open_beside(SUFFIX)?;
+        let file = self.place.open_sibling(SUFFIX)?;
         match fallocate(&file, FallocateFlags::empty(), 0, RESERVE) {
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
             Err(error) => Err(StoreError::io(&self.place.neighbour(SUFFIX), error)),

@@ -152,7 +152,7 @@ impl StorePath {
     }
 
     /// Opens a file beside the database, for locks or wake-ups, and creates it if missing.
-    pub fn open_beside(&self, suffix: &str) -> Result<File, StoreError> {
+    pub fn open_sibling(&self, suffix: &str) -> Result<File, StoreError> {
         let path = self.neighbour(suffix);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -167,7 +167,7 @@ impl StorePath {
     }
 
     /// Returns the text of a small file beside the database; `None` without one.
-    pub fn read_beside(&self, suffix: &str, longest: u64) -> Result<Option<String>, StoreError> {
+    pub fn read_sibling(&self, suffix: &str, longest: u64) -> Result<Option<String>, StoreError> {
         let path = self.neighbour(suffix);
         let file = match open(&path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -179,8 +179,8 @@ impl StorePath {
     }
 
     /// Writes the text of a small file beside the database, unless it is the same already.
-    pub fn write_beside(&self, suffix: &str, text: &str) -> Result<(), StoreError> {
-        if self.read_beside(suffix, text.len() as u64 + 1)?.as_deref() == Some(text) {
+    pub fn write_sibling(&self, suffix: &str, text: &str) -> Result<(), StoreError> {
+        if self.read_sibling(suffix, text.len() as u64 + 1)?.as_deref() == Some(text) {
             return Ok(());
         }
         let (path, new) = (self.neighbour(suffix), self.neighbour(&format!("{suffix}.{}", std::process::id())));

@@ -36,7 +36,7 @@ pub(super) struct WriteTurn(Arc<Turnstile>);
 impl Turnstile {
     /// Opens the lock files, and creates missing ones.
     pub fn open(place: &StorePath) -> StoreResult<Turnstile> {
-        let (queue, write) = (place.open_beside(".queue")?, place.open_beside(".write")?);
+        let (queue, write) = (place.open_sibling(".queue")?, place.open_sibling(".write")?);
         Ok(Turnstile { queue, write, path: place.neighbour(".write") })
     }
 

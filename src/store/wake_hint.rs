@@ -88,7 +88,7 @@ fn call<F: Fn()>(wake: &WakeCallback<F>) {
 }
 
 fn watch<F: Fn() + Send + 'static>(place: &StorePath, wake: WakeCallback<F>) -> Option<RecommendedWatcher> {
-    drop(place.open_beside(SIDECAR).ok()?);
+    drop(place.open_sibling(SIDECAR).ok()?);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // An open event is not a hint; all others are, including lost events.
         let closed = AccessKind::Close(AccessMode::Write);

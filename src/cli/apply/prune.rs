@@ -139,7 +139,7 @@ pub fn remove(
         let key = key_of(kind, object);
         context.api()?.write(is_dry, |txn| delete(txn, kind, &key, &options))?;
     }
-    if args.change.tells() {
+    if args.change.prints_lines() {
         context.print_line(&format!("{} pruned{}", context.name_of(kind, object), dry_run.suffix()))?;
     }
     Ok(())

@@ -248,7 +248,7 @@ impl<'a> DashSession<'a> {
             }
             DashAction::Interactive(arguments) => {
                 let mut command = command(&self.cluster, &arguments);
-                let status = terminal.lend(|| command.status())??;
+                let status = terminal.suspend_during(|| command.status())??;
                 if !status.success() {
                     let code = status.code().unwrap_or_default();
                     self.model.notify(format!("the command ended with exit code {code}"), true);

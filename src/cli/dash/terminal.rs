@@ -46,8 +46,8 @@ impl DashTerminal {
         Ok(())
     }
 
-    /// Gives the terminal away while `work` runs.
-    pub fn lend<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
+    /// Leaves raw mode and the alternate screen while `work` runs.
+    pub fn suspend_during<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
         leave();
         let result = work();
         enter()?;

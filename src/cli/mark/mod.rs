@@ -125,7 +125,7 @@ fn mark_object(
         }
         Ok(())
     })?;
-    if flags.change.tells() && mark.field == "labels" {
+    if flags.change.prints_lines() && mark.field == "labels" {
         for key in missing {
             context.print_line(&format!("label {key:?} not found."))?;
         }

@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "a control plane runs (pid {pid}); end it before its state is replaced: kloop down, or Ctrl-C in its terminal"
         )));
     }
-    let (fresh, kept) = (path_beside(&state, "restoring"), path_beside(&state, "before-restore"));
+    let (fresh, kept) = (path_with_suffix(&state, "restoring"), path_with_suffix(&state, "before-restore"));
     drop(std::fs::remove_file(&fresh));
     if present.is_none() {
         // Makes the folder with the right permissions.
@@ -107,7 +107,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     file(one).is_some_and(|found| Some(found) == file(other))
 }
 
-fn path_beside(state: &Path, suffix: &str) -> PathBuf {
+fn path_with_suffix(state: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}.{suffix}", state.display()))
 }
 

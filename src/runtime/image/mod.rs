@@ -259,7 +259,7 @@ pub fn find(asked: &ImageQuery) -> (Option<ResolvedImage>, TriedRules) {
         Some(ResolvedImage { rule: rule.into(), argv: [&[program], args].concat(), folder })
     };
     if is_path(asked.image) {
-        return match program_beside_manifest(asked.image, asked.manifest_dir, false) {
+        return match program_at_path(asked.image, asked.manifest_dir, false) {
             Ok(program) => (with("path of a program", program, asked.manifest_dir.map(str::to_owned)), tried),
             Err(why) => (None, [tried, vec![("path of a program", why)]].concat()),
         };
@@ -292,7 +292,7 @@ fn resolve_object(asked: &ImageQuery, object: &StartImage, entrypoint: &[String]
     if let Some(program) = entrypoint.first_mut() {
         if is_path(program) {
             found.folder = object.folder.clone().filter(|_| is_relative(program));
-            *program = program_beside_manifest(program, object.folder.as_deref(), asked.may_be_missing(object))?;
+            *program = program_at_path(program, object.folder.as_deref(), asked.may_be_missing(object))?;
         } else if !programs::is_on_path(program, asked.path) && !asked.may_be_missing(object) {
             return Err(missing(asked, object, program));
         }
@@ -349,7 +349,7 @@ fn is_relative(program: &str) -> bool {
 }
 
 /// Returns the program of an image that is a path. `./server:v2` is `./server` when no file of the full name exists.
-fn program_beside_manifest(image: &str, folder: Option<&str>, may_be_missing: bool) -> Result<String, String> {
+fn program_at_path(image: &str, folder: Option<&str>, may_be_missing: bool) -> Result<String, String> {
     let base = match (folder, image.starts_with('/')) {
         (_, true) => PathBuf::new(),
         (Some(folder), _) => PathBuf::from(folder),

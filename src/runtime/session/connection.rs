@@ -171,7 +171,7 @@ pub fn send(socket: &OwnedFd, request: ShimRequest, descriptors: &[BorrowedFd]) 
 const GONE: &str = "the pod's shim has exited";
 const INCOMPATIBLE: &str = "its shim is of an incompatible version: delete the pod; a new pod gets a new shim";
 
-pub fn unheard() -> SessionEnd {
+pub fn incompatible_shim() -> SessionEnd {
     SessionEnd::Failed(INCOMPATIBLE.into())
 }
 
@@ -184,6 +184,6 @@ pub fn ended(answer: &ShimAnswer) -> Option<SessionEnd> {
         }
         ShimAnswer::Detached => Some(SessionEnd::Detached),
         ShimAnswer::Attached => None,
-        _ => Some(unheard()),
+        _ => Some(incompatible_shim()),
     }
 }

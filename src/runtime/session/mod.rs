@@ -14,7 +14,7 @@ mod terminal;
 pub use super::wire::TerminalSize;
 use super::wire::{self, AttachRequest, ShimAnswer, ShimRequest};
 use super::{pty, spawn};
-use connection::{ShimConnection, ended, send, unheard};
+use connection::{ShimConnection, ended, incompatible_shim, send};
 use copying::CopyDirection;
 pub use remote::{RemoteSession, RequestedStreams, SessionStream, open_attachment, open_command};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -127,7 +127,7 @@ pub fn attach(
     shim.send_request(ShimRequest::Attach(attach), pipes)?;
     match shim.next_answer()? {
         ShimAnswer::Attached => ready(),
-        other => return Ok(ended(&other).unwrap_or_else(unheard)),
+        other => return Ok(ended(&other).unwrap_or_else(incompatible_shim)),
     }
     if !streams.terminal {
         return copy_until_end(&mut shim, copies, None);

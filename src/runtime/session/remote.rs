@@ -4,7 +4,7 @@
 //! command or the attachment.
 
 use super::SessionEnd;
-use super::connection::{ShimConnection, ended, send, unheard};
+use super::connection::{ShimConnection, ended, incompatible_shim, send};
 use crate::object::io_error_text;
 use crate::runtime::wire::{AttachRequest, SessionRequest, ShimAnswer, ShimRequest, TerminalSize};
 use crate::runtime::{pty, spawn};
@@ -59,7 +59,7 @@ pub fn open_command(
     let Ok(screen) = pty::receive(&ours) else {
         // The shim's answer has the reason why the command was not started.
         let answer = shim.next_answer()?;
-        return Ok(Err(ended(&answer).unwrap_or_else(unheard)));
+        return Ok(Err(ended(&answer).unwrap_or_else(incompatible_shim)));
     };
     rustix::io::ioctl_fionbio(&screen, true)?;
     let input = streams.stdin.then(|| screen.try_clone()).transpose()?;
@@ -80,7 +80,7 @@ pub fn open_attachment(
     shim.send_request(ShimRequest::Attach(attach), theirs)?;
     match shim.next_answer()? {
         ShimAnswer::Attached => Ok(Ok(OpenedSession { shim, input, outputs, screen: None })),
-        other => Ok(Err(ended(&other).unwrap_or_else(unheard))),
+        other => Ok(Err(ended(&other).unwrap_or_else(incompatible_shim))),
     }
 }
 

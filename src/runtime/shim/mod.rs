@@ -227,7 +227,7 @@ impl Shim {
                 self.pause.take().into_iter().for_each(PauseProcess::end);
                 // If this fails, the shim ends without a report. The leader then removes the rest itself, or reports why it cannot.
                 if volumes::remove(&self.pod).is_ok() {
-                    self.tell_all(&ShimAnswer::Removed);
+                    self.send_to_subscribers(&ShimAnswer::Removed);
                 }
                 return Ok(());
             }
@@ -235,7 +235,7 @@ impl Shim {
                 self.pause.take().into_iter().for_each(PauseProcess::end);
                 self.record.left = true;
                 self.save();
-                self.tell_all(&ShimAnswer::Leaving);
+                self.send_to_subscribers(&ShimAnswer::Leaving);
                 self.announce();
                 return Ok(());
             }
@@ -255,7 +255,7 @@ impl Shim {
     }
 
     fn may_leave(&mut self) -> bool {
-        let is_ordered = self.signals.is_told_to_leave();
+        let is_ordered = self.signals.has_sigterm();
         let may =
             self.live.is_empty() && (is_ordered || self.idle_since.elapsed() >= IDLE_SHIM_TIMEOUT) && self.is_empty();
         if may && !is_ordered && self.keeps_memory() {
@@ -282,7 +282,7 @@ impl Shim {
             self.denied.retain(|_, told| now.duration_since(*told) < REPEAT_INTERVAL);
             if self.denied.len() < DENIED && !self.denied.contains_key(&denial) {
                 self.denied.insert(denial.clone(), now);
-                self.tell_all(&ShimAnswer::Denied(denial));
+                self.send_to_subscribers(&ShimAnswer::Denied(denial));
             }
         }
     }
@@ -290,7 +290,7 @@ impl Shim {
     /// Reports ports that could not be bound, or were bound elsewhere.
     fn report_binds(&mut self) {
         let binds: Vec<BindReport> = self.guards.iter_mut().filter_map(FilterListener::bind_report).collect();
-        binds.into_iter().for_each(|bind| self.tell_all(&ShimAnswer::Bind(bind)));
+        binds.into_iter().for_each(|bind| self.send_to_subscribers(&ShimAnswer::Bind(bind)));
     }
 
     fn serve(&mut self, source: EventOrigin) {
@@ -377,7 +377,7 @@ impl Shim {
         self.save();
         if let Some(container) = self.record.containers.get(name) {
             let answer = ShimAnswer::Container { name: name.to_owned(), container: container.clone() };
-            self.tell_all(&answer);
+            self.send_to_subscribers(&answer);
         }
     }
 
@@ -386,7 +386,7 @@ impl Shim {
         let _ = folder::write_record(Path::new("."), &self.record);
     }
 
-    fn tell_all(&mut self, answer: &ShimAnswer) {
+    fn send_to_subscribers(&mut self, answer: &ShimAnswer) {
         for client in self.clients.iter_mut().filter(|client| client.subscribed) {
             client.send(answer);
         }

@@ -303,7 +303,7 @@ impl Shim {
         let mark = format!("{}.{}", std::process::id(), self.next_mark);
         let variables = &[(folder::EXEC, mark.as_str())];
         let stdio = [&dev_null, &output, &output];
-        let process = self.run_beside(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
+        let process = self.run_command(running.ok_or_else(missing)?, &exec.argv, variables, stdio, None)?;
         let deadline = Some(Instant::now() + Duration::from_millis(exec.timeout.min(MAX_DEADLINE_MILLIS)));
         self.execs.push(RunningCommand {
             pipe: Some(pipe),
@@ -333,7 +333,7 @@ impl Shim {
         };
         let running = self.running(&session.container);
         let missing = || format!("container not found ({:?})", session.container);
-        let process = self.run_beside(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
+        let process = self.run_command(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
         let running =
             RunningCommand { is_session: true, ..RunningCommand::new(0, &session.container, client, process) };
         self.execs.push(running);
@@ -345,7 +345,7 @@ impl Shim {
     }
 
     /// Starts a command with the environment, working folder, view of files and network of a running container.
-    fn run_beside(
+    fn run_command(
         &mut self,
         at: usize,
         argv: &[String],

@@ -15,7 +15,7 @@ const AT_ONCE: usize = 2;
 /// The signals of this process.
 pub struct SignalWatch {
     pending: File,
-    is_told_to_leave: bool,
+    has_sigterm: bool,
 }
 
 impl SignalWatch {
@@ -30,7 +30,7 @@ impl SignalWatch {
             libc::sigprocmask(libc::SIG_BLOCK, &blocked, ptr::null_mut());
             match libc::signalfd(-1, &read, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) {
                 -1 => Err(io::Error::last_os_error()),
-                fd => Ok(SignalWatch { pending: OwnedFd::from_raw_fd(fd).into(), is_told_to_leave: false }),
+                fd => Ok(SignalWatch { pending: OwnedFd::from_raw_fd(fd).into(), has_sigterm: false }),
             }
         }
     }
@@ -48,17 +48,17 @@ impl SignalWatch {
         // The number of the signal is the first field.
         let numbers =
             arrived[..length].chunks_exact(SIZE).filter_map(|one| one.first_chunk().copied().map(u32::from_ne_bytes));
-        self.is_told_to_leave |= numbers.into_iter().any(|number| number == libc::SIGTERM as u32);
+        self.has_sigterm |= numbers.into_iter().any(|number| number == libc::SIGTERM as u32);
     }
 
     /// Whether SIGTERM has arrived.
-    pub fn is_told_to_leave(&self) -> bool {
-        self.is_told_to_leave
+    pub fn has_sigterm(&self) -> bool {
+        self.has_sigterm
     }
 
     /// Forgets SIGTERM.
     pub fn stay(&mut self) {
-        self.is_told_to_leave = false;
+        self.has_sigterm = false;
     }
 }
 

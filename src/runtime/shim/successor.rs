@@ -216,7 +216,7 @@ impl Shim {
     }
 
     fn is_leaving(&self) -> bool {
-        self.removing || self.signals.is_told_to_leave()
+        self.removing || self.signals.has_sigterm()
     }
 
     /// Removes the standby whose process has exited, if this was the process of a standby.

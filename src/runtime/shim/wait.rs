@@ -131,7 +131,7 @@ impl Shim {
         let stops = self.live.iter().filter_map(|live| live.deadline);
         let execs = self.execs.iter().filter_map(RunningCommand::deadline);
         let retry = self.is_killing().then(|| Instant::now() + self.kill_pause);
-        let leave = self.live.is_empty().then(|| match self.signals.is_told_to_leave() {
+        let leave = self.live.is_empty().then(|| match self.signals.has_sigterm() {
             true => Instant::now() + KILL_PAUSE,
             false => (self.idle_since + IDLE_SHIM_TIMEOUT).max(Instant::now() + KILL_PAUSE),
         });

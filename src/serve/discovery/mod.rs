@@ -32,7 +32,7 @@ pub fn answer(api: &Api, request: &ApiRequest, document: &ApiDocument) -> ServeR
         return Ok(pretty(&version()));
     }
     // Another process may have written definitions since.
-    api.read(|snapshot| custom::learn_all(api.kinds(), snapshot))?;
+    api.read(|snapshot| custom::register_definitions(api.kinds(), snapshot))?;
     let mut groups = catalogue::groups(api.kinds());
     extended::add_extensions(api, &mut groups)?;
     match document {

@@ -165,7 +165,7 @@ fn text_response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// Tells a node whether it is linked, before anything is carried.
+/// Answers the first request of a link: whether the node is linked.
 fn greet(table: &LinkTable, node: &str) -> Response<Full<Bytes>> {
     match linked_block(table, node) {
         Ok(_) => text_response(StatusCode::OK, String::new()),
