@@ -212,8 +212,8 @@ fn bad_states_on_etcd_are_refused_with_a_remedy() {
         (etcd.address("newer"), 65, "was written by a newer kloop"),
         (etcd.address("foreign"), 77, "are not those of a kloop cluster"),
         (closed.to_owned(), 75, "connection refused"),
-        ("etcd://127.0.0.1:1".to_owned(), 1, "it has no prefix"),
-        ("etcd://127.0.0.1:1/a?ca=b".to_owned(), 1, "none of cacert, cert, key"),
+        ("etcd://127.0.0.1:1".to_owned(), 1, "the prefix is missing"),
+        ("etcd://127.0.0.1:1/a?ca=b".to_owned(), 1, "not one of cacert, cert, key"),
         (format!("{}?cacert=/dev/null", etcd.address("shop")), 77, "has no certificate in PEM"),
         (etcd.address("shop").replace("etcd://", "etcd://joe@"), 77, "has no password"),
     ] {

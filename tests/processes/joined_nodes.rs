@@ -220,7 +220,7 @@ fn joined_node_goes_on_while_its_server_is_away() {
     assert_eq!(node.end("TERM"), 0);
     let node = machine.background(&["node", "join"]);
     node.until_says("ready: ");
-    node.until_says("the pods keep running");
+    node.until_says("(pods keep running)");
     let server = cluster.background(&["serve", "--port", &port]);
     server.until_says("KUBECONFIG=");
     node.until_says("the server answers again");
