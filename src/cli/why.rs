@@ -312,9 +312,8 @@ fn with_ports(mut answer: CauseChain, store: &Store) -> CauseChain {
             .find(|(port, _)| logged_port.is_some() && candidates().any(|candidate| candidate == *port));
         if let Some((port, service)) = node_port {
             let line = format!("port {port}: it is the node port of {service}, for which kloop listens at 127.0.0.1");
-            link.next = Some(format!(
-                "let the program listen on another port than {port}, or give {service} another node port"
-            ));
+            link.next =
+                Some(format!("use another port than {port} in the program, or give {service} another node port"));
             link.more.insert(0, line);
             continue;
         }
@@ -363,7 +362,7 @@ fn remedy_for_used_port(link: &CauseLink, port: Option<u16>) -> String {
         }
         others => format!("the containers of a pod share one address (check the ports of {})", others.join(" and ")),
     };
-    format!("let the program listen on another port: its log says that {port} is in use, and {why}")
+    format!("use another port in the program: its log says that {port} is in use, and {why}")
 }
 
 /// Whether a log line reports a used port, and which: the last number that can be one. 48 and 98

@@ -220,7 +220,7 @@ fn program<'a>(
     )?;
     if !Path::new(folder).is_dir() {
         return Err(format!(
-            "there is no folder {folder} to build in: make it, or name another one in spec.build.workingDir"
+            "the folder {folder} to build in does not exist: create it, or name another one in spec.build.workingDir"
         ));
     }
     let mut env = environment.0.clone();

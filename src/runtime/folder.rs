@@ -77,7 +77,7 @@ pub fn private_folder(path: &Path) -> Result<()> {
 
 /// A folder of our own, not a link to one.
 fn look_at(path: &Path) -> Result<fs::Metadata> {
-    let found = fs::symlink_metadata(path).with_context(|| format!("cannot look at {}", path.display()))?;
+    let found = fs::symlink_metadata(path).with_context(|| format!("cannot stat {}", path.display()))?;
     if !found.is_dir() {
         bail!("{} is not a folder: move it away, kloop keeps its state there", path.display());
     }

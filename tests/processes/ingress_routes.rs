@@ -178,7 +178,7 @@ fn host_network_pod_conflicts_with_a_node_port() {
          command: [python3, -c, {script}], ports: [{{containerPort: {port}}}]}}]}}}}"
     ));
     let told = format!("port {port}: it is the node port of service/web");
-    let next = format!("let the program listen on another port than {port}, or give service/web another node port");
+    let next = format!("use another port than {port} in the program, or give service/web another node port");
     cluster.until("it is explained", || {
         let why = cluster.run(&["why", "pod/late"], "").out;
         why.contains(&told) && why.contains(&next)

@@ -22,8 +22,8 @@ pub fn links(world: &mut World, row: &Row, plane: &ControlPlaneState) -> Vec<Cau
             Some(found) => node::link(&found),
             None => {
                 let next = format!(
-                    "register the node again (kloop reconcile does so for its machine when it starts, kloop node add for others), or let \
-                     the pod go: kloop delete pod/{}{}",
+                    "register the node again (kloop reconcile does so for its machine when it starts, kloop node add for others), or \
+                     delete the pod: kloop delete pod/{}{}",
                     row.key.name,
                     in_namespace(&row.key)
                 );
@@ -130,7 +130,7 @@ fn remedy_of_claim(world: &World, claim: &Object) -> String {
     let provisioner = storage::class_of(world, claim).map(|class| class.text(&["provisioner"]).map(str::to_owned));
     match provisioner {
         None if class.is_empty() => volume,
-        None => format!("name a class that there is (kloop get storageclass), or {volume}"),
+        None => format!("name an existing class (kloop get storageclass), or {volume}"),
         Some(Some(name)) if name != LOCAL_DRIVER && !name.starts_with(storage::BUILT_IN_PROVISIONERS) => {
             format!("check that the provisioner {name} runs, or {volume}")
         }

@@ -93,13 +93,13 @@ fn explain_failure(world: &World, row: &Row, object: &Object, link: CauseLink, p
     }
     let Some(FailedContainer { name, error, next }) = find_failed_container(world, row, object, plane) else {
         return link.stuck_if(alone, || {
-            format!("look at its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")
+            format!("read its log (kloop logs {me}{namespace_flag}), then delete it and apply it again")
         });
     };
     let log = Some((row.uid.clone(), name.clone()));
     CauseLink { error: Some(error), log, ..link }.stuck_if(alone, || {
         next.unwrap_or_else(|| {
-            format!("look at its log (kloop logs {me} -c {name}{namespace_flag}), then delete it and apply it again")
+            format!("read its log (kloop logs {me} -c {name}{namespace_flag}), then delete it and apply it again")
         })
     })
 }

@@ -203,8 +203,7 @@ fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseL
     if let Some(failed) = has("Failed", "").filter(|one| one["status"] == "True" && kind == "jobs.batch") {
         let text = |field: &str| failed[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
-        let next =
-            format!("look at its pods' logs (kloop logs {me}{namespace_flag}), then delete it and apply it again");
+        let next = format!("read its pods' logs (kloop logs {me}{namespace_flag}), then delete it and apply it again");
         return CauseLink { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
     }
     link

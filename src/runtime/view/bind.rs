@@ -187,7 +187,7 @@ impl BindMount {
             }
             other => other.map_err(describe_error("open the mount point"))?,
         };
-        let kind = fstat(&found).map_err(describe_error("look at the mount point"))?.st_mode;
+        let kind = fstat(&found).map_err(describe_error("stat the mount point"))?.st_mode;
         if (FileType::from_raw_mode(kind) == FileType::Directory) != self.is_folder {
             return Err("not a directory: are you trying to mount a directory onto a file (or vice-versa)?".into());
         }
