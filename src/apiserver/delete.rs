@@ -95,8 +95,8 @@ fn mark_or_remove(
     }
     let stays_marked = first && options.only_marks && kind.resource == "pods";
     if is_due(kind, &object) && !stays_marked {
-        // An object that is removed at once never had a deletion timestamp; only pods do, even without grace. Watchers see them marked before
-        // they are gone: LeaderWorkerSet, for one, acts only on the mark.
+        // An object that is removed at once never had a deletion timestamp; only pods do, even without grace. Watchers see them marked
+        // before they are gone: LeaderWorkerSet, for one, acts only on the mark.
         let last = match (first, kind.resource.0) {
             (true, "pods") => Object::clone(&*txn.put(key, object)?),
             (true, _) => Object::clone(&old),

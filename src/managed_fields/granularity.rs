@@ -77,7 +77,8 @@ impl ValueShape {
         }
     }
 
-    /// Returns the error for a value of another form than a custom resource's schema declares. Built-in kinds are decoded, which checks them.
+    /// Returns the error for a value of another form than a custom resource's schema declares. Built-in kinds are decoded, which checks
+    /// them.
     pub fn mismatch(self, value: &Value) -> Option<String> {
         let ValueShape::Custom(schema, _) = self else { return None };
         let expected = match schema["type"].as_str() {

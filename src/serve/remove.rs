@@ -19,8 +19,8 @@ use std::time::Duration;
 const JOBS_KEEP_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
                               set propagationPolicy=Orphan to suppress this warning";
 
-/// Time between the mark of a pod without grace and its removal, each a transaction. As with etcd, controllers that act on the mark, such as
-/// LeaderWorkerSet's, have this time to read the marked pod.
+/// Time between the mark of a pod without grace and its removal, each a transaction. As with etcd, controllers that act on the mark, such
+/// as LeaderWorkerSet's, have this time to read the marked pod.
 const MARK_TIME: Duration = Duration::from_millis(5);
 
 /// Returns the warnings about the options of a deletion.

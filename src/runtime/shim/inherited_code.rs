@@ -2,8 +2,8 @@
 //!
 //! A fork copies the table of a mapped file's pages only if one of them is private memory. Otherwise the new process takes a page fault for
 //! every 64 KB of code that it uses, a hundred and fifty times: an eighth of the time to start a pod. So the zygote makes a
-//! page of each file private and maps the pages that a shim has mapped. Forks take longer by half of the time of those faults; with all code
-//! mapped they would take longer than the faults.
+//! page of each file private and maps the pages that a shim has mapped. Forks take longer by half of the time of those faults; with all
+//! code mapped they would take longer than the faults.
 //! Never: changes the content of a page. Where the kernel refuses to make one private, each shim maps its code itself, as it does until the
 //! zygote has learned.
 
