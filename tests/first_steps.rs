@@ -2,6 +2,8 @@
 
 use crate::cluster::Cluster;
 use crate::screen::Screen;
+use std::io::Write;
+use std::process::Stdio;
 
 const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: one}, spec: {restartPolicy: Never, containers: \
                    [{name: main, image: busybox, command: [echo, hello]}]}}";
@@ -129,4 +131,18 @@ fn flags_of_kubectl_scripts_are_accepted() {
     );
     let said = cluster.kloop("alpha create pods");
     assert!(said.code == 1 && said.err.starts_with("error: unknown command \"alpha\" for \"kloop\"\n"), "{said:?}");
+}
+
+#[test]
+fn command_continues_when_nobody_reads_its_warnings() {
+    let cluster = Cluster::new();
+    let named = |index: usize| format!("---\n{{apiVersion: v1, kind: Endpoints, metadata: {{name: e{index}}}}}\n");
+    let (read, write) = nix::unistd::pipe().unwrap();
+    drop(read);
+    let mut command = cluster.command();
+    command.args(["apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(write);
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all((0..3).map(named).collect::<String>().as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "each object has a warning, which is lost");
+    assert_eq!(cluster.ok("get endpoints e0 e1 e2 -o name").lines().count(), 3);
 }

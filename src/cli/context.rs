@@ -8,6 +8,7 @@ use super::{CliResult, Failure, Globals, change_cause, context_settings};
 use crate::apiserver::api::ServerCopy;
 use crate::apiserver::user::User;
 use crate::apiserver::{Api, FieldValidation, Transaction, WriteOptions, custom, remote};
+use crate::client::standard_error;
 use crate::client::{ApiClient, ClientError, PluginPolicy, ServerConfig};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
@@ -304,7 +305,10 @@ impl CommandContext {
         let mut api = Api::open(&self.state(), mode, &self.writer)?.with_kinds(&self.stored_kinds);
         api.on_wait(|busy| {
             let holder = busy.holder().unwrap_or_default();
-            eprintln!("hint: waiting to write to the cluster's file: {}", crate::show::escape::text(&holder));
+            standard_error::print_line(format_args!(
+                "hint: waiting to write to the cluster's file: {}",
+                crate::show::escape::text(&holder)
+            ));
         });
         if let Some(user) = self.acting_user() {
             api.act_as(Arc::new(user));
@@ -459,7 +463,7 @@ impl CommandContext {
     /// Prints a line on standard error.
     pub fn print_notice(&mut self, line: &str) {
         self.progress.erase();
-        eprintln!("{}", crate::show::escape::text(&in_own_words(line)));
+        standard_error::print_line(format_args!("{}", crate::show::escape::text(&in_own_words(line))));
     }
 
     /// Prints the API server's warnings as kubectl does.
@@ -470,7 +474,7 @@ impl CommandContext {
             }
             self.warned.push(warning.clone());
             self.progress.erase();
-            eprintln!("{} {}", self.warning, crate::show::escape::text(warning));
+            standard_error::print_line(format_args!("{} {}", self.warning, crate::show::escape::text(warning)));
         }
     }
 
@@ -538,7 +542,7 @@ fn no_server() -> Failure {
 }
 /// Warns that the server's custom kinds could not be read, so that commands do not know their names.
 fn warn_about_definitions(error: &ClientError) {
-    eprintln!(
+    standard_error::print_line(format_args!(
         "warning: cannot read the CustomResourceDefinitions of the server, so that only built-in kinds are known: {error}"
-    );
+    ));
 }

@@ -3,6 +3,7 @@
 
 use super::control_plane::NOTHING_CHANGES;
 use super::{CliResult, CommandContext};
+use crate::client::standard_error;
 use crate::reconcile::leader;
 use crate::store::{WakeHint, watch_hint};
 use std::cell::Cell;
@@ -66,7 +67,7 @@ impl Deadline {
         if (remaining.is_zero() || self.since.elapsed() >= ARRIVAL)
             && self.unreported.take().is_some_and(|home| leader::read_leader(&home).is_none())
         {
-            eprintln!("{NOTHING_CHANGES}");
+            standard_error::print_line(format_args!("{NOTHING_CHANGES}"));
         }
         if remaining.is_zero() {
             return false;

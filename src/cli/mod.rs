@@ -3,7 +3,8 @@
 //! Knows: the verbs (one file each, one line each in [`verbs`]), the flags that verbs share, and
 //! the form of errors.
 //! Never: decides anything about objects (the API server does), never writes to the store but
-//! through it.
+//! through it, never prints errors with a macro, which panics when nobody reads
+//! ([`crate::client::standard_error`]).
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
 mod access_verbs;

@@ -1,6 +1,7 @@
 //! `kloop plugin`, and plugins: programs `kloop-NAME` and `kubectl-NAME` on the PATH that answer commands which kloop does not know.
 
 use super::{CliResult, CommandContext, Failure, help::VerbGroups};
+use crate::client::standard_error;
 use crate::object::io_error_text;
 use crate::runtime::image::programs::may_execute;
 use clap::Subcommand;
@@ -57,7 +58,9 @@ pub fn run(args: Args, verbs: VerbGroups, context: &mut CommandContext) -> CliRe
             Ok(plugins) => found.extend(plugins),
             Err(error) => {
                 let (folder, error) = (folder.display().to_string(), io_error_text(error));
-                eprintln!("Unable to read directory {folder:?} from your PATH: {error}. Skipping...");
+                standard_error::print_line(format_args!(
+                    "Unable to read directory {folder:?} from your PATH: {error}. Skipping..."
+                ));
             }
         }
     }

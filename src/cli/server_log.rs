@@ -2,7 +2,9 @@
 //!
 //! Start reading at [`log_server`].
 
+use crate::client::standard_error;
+
 /// Prints a problem of the API server.
 pub fn log_server(text: &str) {
-    eprintln!("serve: {text}");
+    standard_error::print_line(format_args!("serve: {text}"));
 }

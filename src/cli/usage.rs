@@ -3,6 +3,7 @@
 use super::program_name::in_own_words;
 use super::verbs::GROUPS;
 use super::{grammar, help, up};
+use crate::client::standard_error;
 use crate::object::format_count;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -23,11 +24,11 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
             print_page(&format!("{}{}", help::page(&path, verb, GROUPS), describe_folder(Path::new("."))))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            eprint!("{}", in_own_words(&help::page(&path, verb, GROUPS)));
+            standard_error::print(format_args!("{}", in_own_words(&help::page(&path, verb, GROUPS))));
             ExitCode::FAILURE
         }
         _ => {
-            eprintln!("{}", in_own_words(&text(error, &path.join(" "), verb)));
+            standard_error::print_line(format_args!("{}", in_own_words(&text(error, &path.join(" "), verb))));
             ExitCode::FAILURE
         }
     }

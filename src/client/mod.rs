@@ -17,6 +17,7 @@ mod reflector;
 mod request;
 mod request_log;
 mod socket;
+pub mod standard_error;
 mod tls_files;
 mod transfer;
 mod watch;

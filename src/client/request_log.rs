@@ -2,6 +2,7 @@
 //!
 //! Knows: each level's details, in klog's form. Never: logs credentials. Start reading at [`RequestLog`].
 
+use super::standard_error;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{Method, StatusCode};
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl RequestLog {
 fn print(message: &str, pairs: &[(&str, String)]) {
     let now = jiff::Zoned::now().strftime("%m%d %H:%M:%S.%6f").to_string();
     let pairs: String = pairs.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-    eprintln!("I{now} {:>7} request_log.rs:1] {message:?}{pairs}", std::process::id());
+    standard_error::print_line(format_args!("I{now} {:>7} request_log.rs:1] {message:?}{pairs}", std::process::id()));
 }
 
 fn quoted(text: &str) -> String {

@@ -7,6 +7,7 @@ use super::flags::ProgramFlags;
 use crate::apiserver::{Api, admission};
 use crate::cli::server_log::log_server;
 use crate::cli::{CliResult, Failure};
+use crate::client::standard_error;
 use crate::controllers::customresourcedefinition;
 use crate::diagnosis::convergence;
 use crate::object::io_error_text;
@@ -70,7 +71,7 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
         return Ok(());
     }
     for flag in flags.unknown(&[&KNOWN, &ACCEPTED]) {
-        eprintln!("warning: unknown flag --{flag} is ignored");
+        standard_error::print_line(format_args!("warning: unknown flag --{flag} is ignored"));
     }
     disable_plugins(flags.get("disable-admission-plugins").unwrap_or_default());
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -104,7 +105,7 @@ fn disable_plugins(list: &str) {
     let names: Vec<String> =
         list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     for name in names.iter().filter(|name| !admission::is_plugin(name)) {
-        eprintln!("warning: --disable-admission-plugins: kloop has no plugin {name}");
+        standard_error::print_line(format_args!("warning: --disable-admission-plugins: kloop has no plugin {name}"));
     }
     admission::set_disabled(&names);
 }
@@ -115,7 +116,9 @@ fn find_state(flags: &ProgramFlags) -> CliResult<PathBuf> {
     let server = flags.required("etcd-servers")?.split(',').next().unwrap_or_default().to_owned();
     let place = fetch_place(&server).unwrap_or_else(|why| {
         let folder = flags.get("cert-dir").unwrap_or("/var/run/kubernetes");
-        eprintln!("warning: --etcd-servers: {server} is not kloop's: {why}; the state is kept in {folder}");
+        standard_error::print_line(format_args!(
+            "warning: --etcd-servers: {server} is not kloop's: {why}; the state is kept in {folder}"
+        ));
         DataFolder { folder: PathBuf::from(folder), is_unsynced: false }
     });
     if place.is_unsynced {

@@ -5,6 +5,7 @@
 use super::flags::ProgramFlags;
 use crate::cli::serve::{interrupt, wait_for_interrupt};
 use crate::cli::{CliResult, Failure};
+use crate::client::standard_error;
 use crate::object::io_error_text;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -58,7 +59,7 @@ pub fn run(flags: &ProgramFlags) -> CliResult {
         return Ok(());
     }
     for flag in flags.unknown(&[&KNOWN]) {
-        eprintln!("warning: unknown flag --{flag} is ignored");
+        standard_error::print_line(format_args!("warning: unknown flag --{flag} is ignored"));
     }
     let folder = PathBuf::from(flags.get("data-dir").unwrap_or("default.etcd"));
     let folder = std::path::absolute(&folder)?;

@@ -9,6 +9,7 @@ mod etcd;
 mod flags;
 
 use crate::cli::Failure;
+use crate::client::standard_error;
 use flags::ProgramFlags;
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ pub fn run_as() -> Option<ExitCode> {
     let done = run(&ProgramFlags::parse(&words));
     Some(done.map_or_else(
         |failure: Failure| {
-            eprintln!("{failure}");
+            standard_error::print_line(format_args!("{failure}"));
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,

@@ -4,6 +4,7 @@
 
 use crate::cli::{CliResult, Failure};
 use crate::client::PluginPolicy;
+use crate::client::standard_error;
 use crate::kinds::catalogue::typed::{self, DecodeError};
 use crate::object::{io_error_text, yaml};
 use serde::{Deserialize, Serialize};
@@ -210,7 +211,10 @@ pub fn load(line: &[OsString]) -> CliResult<Option<Preferences>> {
         Ok(None) => Ok(None),
         Err(problem) if is_explicit => Err(Failure::plain(format!("kuberc error kuberc: {problem}"))),
         Err(problem) => {
-            eprintln!("kuberc: no preferences loaded from {}: {problem}", path.display());
+            standard_error::print_line(format_args!(
+                "kuberc: no preferences loaded from {}: {problem}",
+                path.display()
+            ));
             Ok(None)
         }
     }
@@ -234,12 +238,17 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
             Ok(preferences) if is_known && preferences.kind == "Preference" => {
                 if !unknown.is_empty() {
                     let unknown = unknown.join(", ");
-                    eprintln!("kuberc: ignoring strict decoding error in {place}: strict decoding error: {unknown}");
+                    standard_error::print_line(format_args!(
+                        "kuberc: ignoring strict decoding error in {place}: strict decoding error: {unknown}"
+                    ));
                 }
                 return Ok(Some(preferences));
             }
             Err(error) if is_known && level >= DETAILS => {
-                eprintln!("kuberc: strict decoding error for an entry in {place}: {}", error.message);
+                standard_error::print_line(format_args!(
+                    "kuberc: strict decoding error for an entry in {place}: {}",
+                    error.message
+                ));
             }
             _ => {}
         }
@@ -248,7 +257,7 @@ fn parse(text: &str, path: &Path, level: i64) -> Result<Option<Preferences>, Str
         return Err(format!("no valid preferences found in {place}, use --v=5 to see details"));
     }
     if level >= DETAILS {
-        eprintln!("kuberc: no preferences found in {place}");
+        standard_error::print_line(format_args!("kuberc: no preferences found in {place}"));
     }
     Ok(None)
 }

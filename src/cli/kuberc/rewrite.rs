@@ -4,6 +4,7 @@
 
 use super::preferences::{CommandAlias, FlagDefault, Preferences};
 use crate::cli::{CliResult, Failure, grammar};
+use crate::client::standard_error;
 use clap::{Arg, Command};
 use std::ffi::OsString;
 
@@ -51,7 +52,10 @@ fn apply_defaults(line: Vec<OsString>, preferences: &Preferences, root: &Command
     for defaults in &preferences.defaults {
         let words: Vec<&str> = defaults.command.split_whitespace().collect();
         match find_command(root, &words) {
-            None => eprintln!("Warning: command {:?} not found to set kuberc override", defaults.command),
+            None => standard_error::print_line(format_args!(
+                "Warning: command {:?} not found to set kuberc override",
+                defaults.command
+            )),
             Some(meant) if std::ptr::eq(meant, command) => {
                 for flag in &defaults.options {
                     let Some(arg) = find_flag(command, root, &flag.name) else {
