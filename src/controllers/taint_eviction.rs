@@ -128,7 +128,7 @@ mod tests {
         cluster.patch("nodes", "a", json!({"spec": {"taints": taints}}));
         cluster.pass(30);
         assert_eq!(cluster.value("nodes", "a", "/spec/taints"), taints);
-        // Neither another label nor another taint starts the time anew.
+        // Neither another label nor another taint restarts the time.
         cluster.patch("nodes", "a", json!({"metadata": {"labels": {"x": "y"}}}));
         cluster.pass(20);
         assert!(!cluster.object("pods", "waits").has_condition("DisruptionTarget"));

@@ -188,7 +188,7 @@ fn check_at(value: &Value, of: ValueShape, path: &mut String, errors: &mut Vec<S
     }
 }
 
-/// Refuses an item that cannot be told from others.
+/// Refuses an item whose type cannot identify it in its list, such as null.
 fn check_item(item: &Value, list: &ListShape) -> Result<(), TypeMismatch> {
     let why = match (list, item) {
         (ListShape::Keyed(_), Value::Null) => "associative list with keys may not have a null element",

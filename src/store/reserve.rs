@@ -2,7 +2,7 @@
 //!
 //! A pod that fills the disk leaves no space for the record of its own deletion. So the control plane allocates a file while there is
 //! room. A transaction that frees space, such as a deletion, gets a part of it when the disk is nearly full. The part becomes space of
-//! the WAL at once, because a pod that still writes takes whatever is free. The control plane allocates the file again when there is
+//! the WAL at once, because a pod that still writes takes all free space. The control plane allocates the file again when there is
 //! room.
 //! Never: serves other writes; those fail until space is free. Start reading at [`Txn::allow_reserve`].
 

@@ -1,6 +1,6 @@
 //! Reads definitions: the kind that each declares.
 //!
-//! Never: reads a store; [`super::super::catalogue::registry`] keeps what is read. Start reading at [`read_definition`].
+//! Never: reads a store; [`super::super::catalogue::registry`] keeps the kinds. Start reading at [`read_definition`].
 
 use super::{ConversionWebhook, CustomDefinition, ScalePaths, VersionParts};
 use crate::kinds::Kind;

@@ -27,7 +27,7 @@ const PORT: &[GoField] = &[
 /// Checks a spec. The notation of addresses that the old spec has is not checked again.
 pub fn check_spec(spec: &ServiceSpec, old: &ServiceSpec, errors: &mut FieldErrors) {
     let path = FieldPath::root("spec");
-    // Kubernetes checks these before it allocates addresses, and tells nothing else then.
+    // Kubernetes checks these before it allocates addresses, and then reports no other errors.
     let mut wrong = FieldErrors::default();
     check_addresses(spec, spec.type_.as_deref().unwrap_or_default(), old, &path, &mut wrong);
     if !wrong.0.is_empty() {

@@ -5,7 +5,7 @@
 //! peer that opens many connections loses its own.
 //!
 //! The other places are for authenticated connections. When all are taken, a new connection replaces one of the client with the most
-//! connections, an idle one if possible. A client that itself has the most replaces its own idle connection, or is told to try again. Users
+//! connections, an idle one if possible. A client that itself has the most replaces its own idle connection, or is refused (429). Users
 //! are compared first, and then the peers of one user.
 
 use crate::object::{IgnorePoison, Status};
