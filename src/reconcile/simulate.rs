@@ -1,9 +1,11 @@
 //! A simulated cluster: the real API server over a store in memory, the real loops and ticks, a simulated machine, and a clock that the
 //! caller moves. The same seed and the same calls give the same result, byte for byte.
 //!
-//! Faults between a control plane and its machine can be injected here: crashes between a commit and its
-//! effects, reports that come late, twice, in another order or not at all, shims that die, clocks that jump.
+//! A tick can crash between its commit and its effects, and reports arrive in the order that the caller chooses. [`faults`] has further
+//! faults for tests.
 //! Start reading at [`Simulation::tick`].
+
+mod faults;
 
 use super::control_plane::{ControlPlane, TickInput};
 use super::tick::{TickBudget, TickError, TickResult};
@@ -198,11 +200,6 @@ impl Simulation {
         self.collect();
     }
 
-    /// The clock on the wall is set forward or back.
-    pub fn set_wall_clock(&mut self, by: SignedDuration) {
-        self.machine.skew += by;
-    }
-
     /// Delivers reports of past machine events to the control plane.
     fn collect(&mut self) {
         self.mail.extend(self.machine.due(self.clock));
@@ -216,44 +213,9 @@ impl Simulation {
         }
     }
 
-    /// The report at this place is lost.
-    pub fn lose(&mut self, place: usize) {
-        if let Some(Report::Container { pod_uid, .. } | Report::Probe { pod_uid, .. } | Report::Removed { pod_uid }) =
-            self.mail.remove(place)
-        {
-            self.lost.insert(pod_uid);
-        }
-    }
-
-    /// Whether a report was lost and the control plane has not noticed.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
-    }
-
-    /// Restores lost connections: the shims report the state of each container.
-    pub fn reconnect(&mut self) {
-        let inventory = self.machine.inventory();
-        for uid in std::mem::take(&mut self.lost) {
-            let Some(pod) = inventory.get(&uid) else {
-                self.mail.push_back(Report::Removed { pod_uid: uid });
-                continue;
-            };
-            for (name, known) in &pod.containers {
-                let (container, attempt, state) = (name.clone(), known.attempt, known.state.clone());
-                self.mail.push_back(Report::Container { pod_uid: uid.clone(), container, attempt, state });
-            }
-        }
-    }
-
     /// A container's process ends by itself.
     pub fn end(&mut self, pod_uid: &str, container: &str, code: i32) {
         self.machine.end(self.clock, pod_uid, container, code);
-        self.collect();
-    }
-
-    /// A pod's shim is killed.
-    pub fn kill_shim(&mut self, pod_uid: &str) {
-        self.machine.lose_shim(self.clock, pod_uid);
         self.collect();
     }
 

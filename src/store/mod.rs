@@ -27,6 +27,7 @@ mod etcd;
 mod follower;
 mod group_sync;
 mod holder;
+mod injected_faults;
 mod leader_claim;
 mod log_batch;
 mod open;
@@ -53,10 +54,11 @@ pub use durable::leave_out_syncs;
 pub use error::{CommitError, OVERTAKEN, OpenError, StoreError, name_holder};
 pub use etcd::address::is_etcd;
 pub use group_sync::PendingSync;
+pub use injected_faults::InjectedFault;
 pub use leader_claim::{CLAIM_LEASE, ClaimRenewal, LeaderClaim};
 pub use open::OpenMode;
 pub use part::ParkedTxn;
-pub use record::{ChangeKind, ContainerAttempt, LogEntry, SideNote, StoredObject};
+pub use record::{ChangeKind, ContainerAttempt, LogEntry, StoredObject};
 pub use replica::{prepare_replica, read_replica_address, resolve_address};
 pub use snapshot::{Snapshot, StoreRead, StoredVisitor};
 pub use state_path::default_path;
@@ -111,17 +113,6 @@ struct ReadOnlyFile {
     modified: Option<SystemTime>,
 }
 
-/// A fault to inject at the next transaction, for tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InjectedFault {
-    /// Another writer holds the lock for too long.
-    Busy,
-    /// The commit fails with an unknown outcome, and is lost.
-    LostCommit,
-    /// The commit fails with an unknown outcome, but is stored.
-    UnknownCommit,
-}
-
 impl Store {
     /// The database file.
     pub fn path(&self) -> &Path {
@@ -148,20 +139,6 @@ impl Store {
     /// Limits the size of this connection's cache, in bytes.
     pub fn limit_cache(&self, bytes: usize) -> StoreResult<()> {
         self.query(|connection| connection.pragma_update(None, "cache_size", -((bytes >> 10) as i64)))
-    }
-
-    /// Simulates a full disk, or free space again, for tests.
-    pub fn pretend_full(&self, full: bool) -> StoreResult<()> {
-        self.query(|connection| {
-            let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
-            let most = if full { pages } else { i64::from(u32::MAX - 1) };
-            connection.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))
-        })
-    }
-
-    /// Injects a fault into the next transaction, or none, for tests.
-    pub fn inject_fault(&mut self, fault: Option<InjectedFault>) {
-        self.fault = fault;
     }
 
     /// Wakes the processes that watch the file, if there was a commit.

@@ -185,12 +185,14 @@ impl Store {
         txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())
     }
 
-    /// Migrates an older file's schema.
+    /// Migrates an older file's schema. A file that can only be read keeps it.
     fn migrate(&mut self) -> Result<(), OpenError> {
-        if self.query(schema::version)? == schema::VERSION {
+        let found = self.query(schema::version)?;
+        if found == schema::VERSION || self.read_only.is_some() && found >= schema::OLDEST_READABLE {
             return Ok(());
         }
-        let txn = self.write(SQLITE_BUSY_TIMEOUT)?;
+        let mut txn = self.write(SQLITE_BUSY_TIMEOUT)?;
+        txn.allow_reserve();
         txn.migrate()?;
         txn.commit().map(|_| ()).map_err(|error: CommitError| StoreError::from(error).into())
     }
@@ -378,5 +380,29 @@ mod tests {
         let written = std::fs::File::options().append(true).open(&file).unwrap();
         written.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert!(store.read().is_err(), "another process has written it");
+    }
+
+    #[test]
+    fn first_schema_is_read_as_it_is_and_migrated_by_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.db");
+        let key = Key::new(Resource("configmaps"), "default", "a");
+        let mut store = Store::open(&file, OpenMode::Create).unwrap();
+        let mut txn = store.write(SQLITE_BUSY_TIMEOUT).unwrap();
+        txn.put(&key, "u", |_| "{}", "test", Time::UNIX_EPOCH).unwrap();
+        txn.commit().unwrap();
+        let first = "CREATE TABLE note (scope TEXT); PRAGMA user_version = 1";
+        store.connection.execute_batch(first).unwrap();
+        drop(store);
+        let place = StorePath::from_path(&file).unwrap();
+        let mut store = Store::open_for_reading(place, StoreError::Full { path: file.clone() }).unwrap();
+        store.migrate().unwrap();
+        assert_eq!(store.query(schema::version), Ok(1));
+        assert!(store.read().unwrap().get(&key).unwrap().is_some());
+        drop(store);
+        let store = Store::open(&file, OpenMode::Existing).unwrap();
+        assert_eq!(store.query(schema::version), Ok(schema::VERSION));
+        assert!(store.connection.prepare("SELECT * FROM note").is_err(), "the table is gone");
+        assert!(store.read().unwrap().get(&key).unwrap().is_some());
     }
 }

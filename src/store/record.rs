@@ -86,17 +86,6 @@ pub struct ContainerAttempt {
     pub epoch: u64,
 }
 
-/// An observation or problem, stored outside the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SideNote {
-    /// Name of the note, unique in its scope.
-    pub name: String,
-    /// The text.
-    pub text: String,
-    /// The time.
-    pub at: Time,
-}
-
 /// The columns of a log row in the order that [`LogRow::read`] expects.
 pub(super) const LOG_COLUMNS: &str =
     "l.revision, l.resource, l.namespace, l.name, l.uid, l.change, l.previous, l.actor, l.at, l.sum, l.body";

@@ -2,7 +2,7 @@
 //!
 //! The file follows the log. A write transaction first applies the batches that it lacks, does its work, appends its own changes to the log
 //! as one batch, and only then commits. When another machine appends first, the transaction is refused as a whole. Attempts of containers
-//! and notes are about this machine's processes and stay local, as does compaction.
+//! are about this machine's processes and stay local, as does compaction.
 //! Never: changes the log except by appending. Start reading at [`Txn::follow`] and [`Txn::share`].
 
 use super::etcd::address::EtcdAddress;
@@ -251,7 +251,7 @@ impl Txn<'_> {
                 )));
             }
             if known.is_none() {
-                self.run_local(CLUSTER, found.map_or("", |cluster| cluster))?;
+                self.set_local_meta(CLUSTER, found.map_or("", |cluster| cluster))?;
                 self.keep_followed(position)?;
             }
             if tail.head == position {
@@ -304,7 +304,7 @@ impl Txn<'_> {
 
     /// Commits the applied batches, wakes the processes that watch the file, and begins a new transaction with the write lock still held.
     fn keep_followed(&mut self, position: u64) -> StoreResult<()> {
-        self.run_local(POSITION, &position.to_string())?;
+        self.set_local_meta(POSITION, &position.to_string())?;
         self.write_counter()?;
         self.store.query(|connection| connection.execute_batch("COMMIT"))?;
         self.open = false;
@@ -321,7 +321,7 @@ impl Txn<'_> {
         let Some(outgoing) = self.outgoing.take_if(|outgoing| !outgoing.batch.is_empty()) else { return Ok(()) };
         let id = random().map_err(CommitError::Refused)?.max(1);
         let batch = outgoing.batch.encode(id, self.begun.revision);
-        self.run_local(POSITION, &(outgoing.after + 1).to_string()).map_err(CommitError::Refused)?;
+        self.set_local_meta(POSITION, &(outgoing.after + 1).to_string()).map_err(CommitError::Refused)?;
         let Some(replica) = &mut self.store.replica else { return Ok(()) };
         let _span = debug_span!("append_to_shared_log", bytes = batch.len()).entered();
         let error = match replica.log.append(outgoing.after, id, &batch, LOG_TIMEOUT) {
@@ -338,11 +338,6 @@ impl Txn<'_> {
         };
         self.failed = Some(error.clone());
         Err(CommitError::Refused(error))
-    }
-
-    /// Sets a setting of the replica itself.
-    fn run_local(&mut self, name: &str, value: &str) -> StoreResult<()> {
-        self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
     }
 }
 

@@ -93,10 +93,15 @@ pub(super) const STEPS: &[&str] = &[
         PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID;
     ",
+    // 2: nothing ever wrote or read notes.
+    "DROP TABLE note;",
 ];
 
 /// The schema version of this program.
 pub(super) const VERSION: u32 = STEPS.len() as u32;
+
+/// The oldest schema version that this program reads without migrating the file.
+pub(super) const OLDEST_READABLE: u32 = 1;
 
 /// Settings before the first table, which cannot change later without rewriting the file. A body of a few kB fits a
 /// page of 16 KiB, which was smallest and fastest in measurements. Incremental vacuum allows compaction to return space

@@ -5,11 +5,11 @@
 
 use super::log_batch::{BatchError, SharedRow, compress, decompress, read_row, write_row};
 use super::protobuf::{FieldWriter, read_fields};
-use super::record::{Counter, LOG_COLUMNS, LogRow, object_sum, unsigned};
+use super::record::{Counter, LOG_COLUMNS, LogRow, unsigned};
 use super::replica::{CLUSTER, POSITION, Replica, store_error};
 use super::shared_log::{LogError, SnapshotManifest};
 use super::{ChangeKind, Snapshot, Store, StoreError, StoreRead, StoreResult, StoredObject, Txn};
-use rusqlite::{Row, params};
+use rusqlite::Row;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::debug_span;
@@ -271,17 +271,9 @@ impl Txn<'_> {
                 _ => {}
             }
         }
-        let sum = object_sum(&key, &uid, revision, created);
-        let place = params![key.resource.0, &*key.namespace, &*key.name, &*uid, revision as i64, created as i64, sum];
-        self.run(
-            "INSERT INTO object (resource, namespace, name, uid, revision, created, sum)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            place,
-        )?;
+        self.insert_object(&key, &uid, revision, created)?;
         let change = ChangeKind::Put(StoredObject { key, uid, revision, body });
-        self.insert_log_row(&LogRow { change, previous: 0, actor, at })?;
-        self.counter.objects += 1;
-        Ok(())
+        self.insert_log_row(&LogRow { change, previous: 0, actor, at }).map_err(ChunkError::from)
     }
 }
 

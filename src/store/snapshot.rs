@@ -1,7 +1,7 @@
 //! Queries, in a [`Snapshot`] or inside a [`Txn`](super::Txn).
 
 use super::record::{Counter, LOG_COLUMNS, LogRow, moment, object_sum, text, unsigned};
-use super::{ChangeKind, ContainerAttempt, LogEntry, SideNote, Store, StoreError, StoreResult, StoredObject};
+use super::{ChangeKind, ContainerAttempt, LogEntry, Store, StoreError, StoreResult, StoredObject};
 use crate::object::{Key, Resource, Str};
 use rusqlite::{OptionalExtension, Params, Row, params};
 use std::ops::ControlFlow;
@@ -315,19 +315,6 @@ pub trait StoreRead: source::SnapshotSource {
                 epoch: unsigned(row, 3)?,
             })
         })
-    }
-
-    /// The notes of a scope, ordered by name.
-    fn notes(&self, scope: &str) -> StoreResult<Vec<SideNote>> {
-        let question = "SELECT name, text, at FROM note WHERE scope = ?1 ORDER BY name";
-        let rows: Vec<(String, String, i64)> =
-            query_rows(self.store(), question, [scope], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        rows.into_iter()
-            .map(|(name, text, at)| {
-                let at = moment(at).map_err(|what| StoreError::damaged(self.store().path(), what))?;
-                Ok(SideNote { name, text, at })
-            })
-            .collect()
     }
 }
 

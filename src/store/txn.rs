@@ -171,22 +171,27 @@ impl Txn<'_> {
         let stored = StoredObject { key: key.clone(), uid: uid.into(), revision, body: body(revision).into() };
         self.append(LogRow { change: ChangeKind::Put(stored), previous, actor: actor.into(), at: micros(at) })?;
         let created = living.as_ref().map_or(revision, |living| living.created);
-        let sum = object_sum(key, uid, revision, created);
         match living {
-            Some(living) => self.run(
-                "UPDATE object SET revision = ?2, sum = ?3 WHERE id = ?1",
-                params![living.id, revision as i64, sum],
-            )?,
-            None => {
-                self.run(
-                    "INSERT INTO object (resource, namespace, name, uid, revision, created, sum)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)",
-                    params![key.resource.0, &*key.namespace, &*key.name, uid, revision as i64, sum],
-                )?;
-                self.counter.objects += 1;
+            Some(living) => {
+                let sum = object_sum(key, uid, revision, created);
+                let row = params![living.id, revision as i64, sum];
+                self.run("UPDATE object SET revision = ?2, sum = ?3 WHERE id = ?1", row)?;
             }
+            None => self.insert_object(key, uid, revision, created)?,
         }
         Ok(revision)
+    }
+
+    /// Adds the row of a new object.
+    pub(super) fn insert_object(&mut self, key: &Key, uid: &str, revision: u64, created: u64) -> StoreResult<()> {
+        let sum = object_sum(key, uid, revision, created);
+        self.run(
+            "INSERT INTO object (resource, namespace, name, uid, revision, created, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![key.resource.0, &*key.namespace, &*key.name, uid, revision as i64, created as i64, sum],
+        )?;
+        self.counter.objects += 1;
+        Ok(())
     }
 
     /// Removes an object. `body` gets the removal's revision and returns the last state.
@@ -211,6 +216,11 @@ impl Txn<'_> {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.batch.push(&BatchChange::SetMeta(name.into(), value.into()));
         }
+        self.set_local_meta(name, value)
+    }
+
+    /// Sets a setting that the log of a replica does not get.
+    pub(super) fn set_local_meta(&mut self, name: &str, value: &str) -> StoreResult<()> {
         self.run("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = excluded.value", [name, value])
     }
 
@@ -233,19 +243,6 @@ impl Txn<'_> {
     /// Deletes the attempts of a removed pod.
     fn delete_attempts(&mut self, pod_uid: &str) -> StoreResult<()> {
         self.run("DELETE FROM attempt WHERE pod_uid = ?1", [pod_uid])
-    }
-
-    /// Stores a note, and replaces one of the same name.
-    pub fn set_note(&mut self, scope: &str, name: &str, text: &str, at: Time) -> StoreResult<()> {
-        self.run(
-            "INSERT INTO note VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET text = excluded.text, at = excluded.at",
-            params![scope, name, text, micros(at)],
-        )
-    }
-
-    /// Deletes a note.
-    pub fn delete_note(&mut self, scope: &str, name: &str) -> StoreResult<()> {
-        self.run("DELETE FROM note WHERE scope = ?1 AND name = ?2", [scope, name])
     }
 
     /// Makes the transaction durable and visible, and returns the new revision. Wakes the processes that watch the

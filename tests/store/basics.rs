@@ -76,24 +76,16 @@ fn side_tables_stay_outside_the_log() {
     txn.set_meta("lease", "b").unwrap();
     txn.record_attempt(&attempt(1, 4)).unwrap();
     txn.record_attempt(&attempt(2, 4)).unwrap();
-    txn.set_note("facts", "pods default/web", "listens on 80", at(9)).unwrap();
     assert_eq!(txn.commit().unwrap(), 0);
     let snapshot = store.read().unwrap();
     assert_eq!(snapshot.meta("lease").unwrap().as_deref(), Some("b"));
     assert_eq!(snapshot.meta("other").unwrap(), None);
     assert_eq!(snapshot.attempts().unwrap(), [attempt(2, 4)]);
-    let notes = snapshot.notes("facts").unwrap();
-    assert_eq!((&*notes[0].name, &*notes[0].text, notes[0].at), ("pods default/web", "listens on 80", at(9)));
-    assert!(snapshot.notes("other").unwrap().is_empty());
     drop(snapshot);
     for back in [attempt(1, 4), attempt(3, 3)] {
         let mut txn = store.write(WAIT_TIMEOUT).unwrap();
         assert!(matches!(txn.record_attempt(&back), Err(StoreError::Bug { .. })), "{back:?}");
     }
-    let mut txn = store.write(WAIT_TIMEOUT).unwrap();
-    txn.delete_note("facts", "pods default/web").unwrap();
-    txn.commit().unwrap();
-    assert!(store.read().unwrap().notes("facts").unwrap().is_empty());
 }
 
 #[test]
