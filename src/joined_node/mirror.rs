@@ -79,25 +79,41 @@ impl Mirror {
         Ok(())
     }
 
-    /// Waits, and lists all objects again, which includes the lost changes. Logs only a reason that is new.
+    /// Waits, and lists all objects again, which includes the lost changes.
     fn retry_later(&mut self, reason: String) {
+        let pause = self.note_failure(reason);
+        self.wait(pause);
+        self.restart();
+    }
+
+    /// Logs a reason that is new. Returns the pause before the next attempt.
+    fn note_failure(&mut self, reason: String) -> Duration {
         let last = self.failure.take().filter(|last| last.at.elapsed() < FAILURE_IS_OVER);
         if last.as_ref().is_none_or(|last| last.reason != reason) {
             self.context.log(&format!("cannot copy the server's objects: {reason}"));
         }
-        let pause = last.map_or(FIRST_PAUSE, |last| (last.pause * 2).min(MAX_PAUSE));
+        let pause = next_pause(last.map(|last| last.pause));
+        self.failure = Some(WriteFailure { reason, at: Instant::now(), pause });
+        pause
+    }
+
+    /// Waits until the pause or the node ends.
+    fn wait(&self, pause: Duration) {
         let start = Instant::now();
         while !self.context.is_stopping() && start.elapsed() < pause {
             std::thread::sleep(MAX_CHANGE_WAIT.min(pause.saturating_sub(start.elapsed())));
         }
-        self.failure = Some(WriteFailure { reason, at: Instant::now(), pause });
-        self.restart();
     }
 
     fn restart(&mut self) {
         (self.reflectors, self.client_number) = self.context.reflectors();
         self.copy.start_again(&mut self.reflectors);
     }
+}
+
+/// Returns the pause after a failure, given the pause after the failure before.
+fn next_pause(last: Option<Duration>) -> Duration {
+    last.map_or(FIRST_PAUSE, |last| (last * 2).min(MAX_PAUSE))
 }
 
 #[cfg(test)]
@@ -112,12 +128,10 @@ mod tests {
         let server = TestServer::start(|_, _| (404, serde_json::Value::Null));
         let (context, lines) = server.context(folder.path());
         let mut mirror = Mirror::open(context.clone()).unwrap();
-        let start = Instant::now();
-        (0..3).for_each(|_| mirror.retry_later("the disk is full".into()));
-        assert!(start.elapsed() >= FIRST_PAUSE * 7);
+        let pauses = [1, 2, 4, 8, 16, 32, 50, 50].map(|factor| FIRST_PAUSE * factor);
+        assert_eq!(pauses.map(|_| mirror.note_failure("the disk is full".into())), pauses);
         assert_eq!(*lines.lock().unwrap(), ["cannot copy the server's objects: the disk is full"]);
         context.stop();
-        mirror.failure.as_mut().unwrap().pause = MAX_PAUSE;
         let start = Instant::now();
         mirror.retry_later("the state is locked".into());
         assert!(start.elapsed() < MAX_PAUSE, "the end of the node ends the pause");

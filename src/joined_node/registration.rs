@@ -131,7 +131,7 @@ impl Heartbeat {
                 let beat = self.beat();
                 self.note(beat);
             }
-            self.report_status();
+            self.report_status(Instant::now());
             std::thread::sleep(CHECK_INTERVAL);
         }
     }
@@ -177,13 +177,13 @@ impl Heartbeat {
     }
 
     /// Reports the Node's status if it has changed, or if it was not reported for a while.
-    fn report_status(&mut self) {
-        if self.status_problem.as_ref().is_some_and(|(_, next)| Instant::now() < *next) {
+    fn report_status(&mut self, now: Instant) {
+        if self.status_problem.as_ref().is_some_and(|(_, next)| now < *next) {
             return;
         }
         let Some(status) = (self.read_status)() else { return };
         let content = without_heartbeats(&status);
-        let is_known = |(known, at): &(Value, Instant)| *known == content && at.elapsed() < REPORT_INTERVAL;
+        let is_known = |(known, at): &(Value, Instant)| *known == content && now.duration_since(*at) < REPORT_INTERVAL;
         if self.reported.as_ref().is_some_and(is_known) {
             return;
         }
@@ -191,21 +191,21 @@ impl Heartbeat {
         let patch = ClientRequest::patch(path, PatchFormat::Strategic, &json!({"status": status}));
         match self.context.client().send(patch.within(HEARTBEAT_TIMEOUT)) {
             Ok(_) => {
-                self.reported = Some((content, Instant::now()));
+                self.reported = Some((content, now));
                 self.status_problem = None;
             }
             // The heartbeats already report that the server does not answer.
             Err(error) if error.status().is_none() && error.is_temporary() => {}
-            Err(error) => self.note_status_problem(error.to_string()),
+            Err(error) => self.note_status_problem(error.to_string(), now),
         }
     }
 
     /// Logs why the server refuses the status, once, and delays the next attempt.
-    fn note_status_problem(&mut self, text: String) {
+    fn note_status_problem(&mut self, text: String, now: Instant) {
         if self.status_problem.as_ref().is_none_or(|(known, _)| *known != text) {
             self.context.log(&format!("the server refuses the status of node {}: {text}", self.context.node));
         }
-        self.status_problem = Some((text, Instant::now() + HEARTBEAT_INTERVAL));
+        self.status_problem = Some((text, now + HEARTBEAT_INTERVAL));
     }
 }
 
@@ -222,15 +222,17 @@ mod tests {
         });
         let folder = tempfile::tempdir().unwrap();
         let (context, lines) = server.context(folder.path());
-        let heartbeat = Heartbeat::new(context.clone(), "uid", Box::new(|| Some(json!({"phase": "x"}))));
-        let thread = std::thread::spawn(move || heartbeat.run());
-        while server.count("/status") == 0 {
-            std::thread::sleep(CHECK_INTERVAL);
+        let mut heartbeat = Heartbeat::new(context, "uid", Box::new(|| Some(json!({"phase": "x"}))));
+        let start = Instant::now();
+        for (passed, sent) in [
+            (Duration::ZERO, 1),
+            (HEARTBEAT_INTERVAL - CHECK_INTERVAL, 1),
+            (HEARTBEAT_INTERVAL, 2),
+            (HEARTBEAT_INTERVAL + CHECK_INTERVAL, 2),
+        ] {
+            heartbeat.report_status(start + passed);
+            assert_eq!(server.count("/status"), sent, "after {passed:?}");
         }
-        std::thread::sleep(CHECK_INTERVAL * 5);
-        context.stop();
-        thread.join().unwrap();
-        assert_eq!((server.count("/status"), server.count("/leases/")), (1, 1));
         let lines = lines.lock().unwrap();
         assert!(lines.len() == 1 && lines[0].starts_with("the server refuses the status of node n: "), "{lines:?}");
     }

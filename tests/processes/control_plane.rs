@@ -1,7 +1,7 @@
 //! Control planes start, stop and fail; the processes stay.
 
 use super::{deployment, on_host_files, pod};
-use crate::cluster::{Cluster, is_alive, signal};
+use crate::cluster::{Cluster, is_alive, is_stopped, signal};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -80,6 +80,7 @@ fn paused_leader_continues_without_harm() {
     let pods = cluster.ready_pods("app=web", 2);
     let before = pids(&cluster, &pods);
     signal(first.pid(), "STOP");
+    cluster.until("it has stopped", || is_stopped(first.pid()));
     // No other control plane waits to lead; pending requests are handled when this one continues.
     cluster.apply(&deployment("web", 3, 1000));
     signal(first.pid(), "CONT");

@@ -1,7 +1,7 @@
 //! Hostile workloads and broken machines: the damage stays in their pod.
 
 use super::{ONCE, on_host_files, pod, pod_with};
-use crate::cluster::{Cluster, Said, is_alive, signal};
+use crate::cluster::{Cluster, Said, is_alive, is_stopped, signal};
 use std::fs;
 use std::path::Path;
 
@@ -43,9 +43,7 @@ fn stopped_process_is_ended() {
     cluster.apply(&pod("still", "Always", 1, "sleep 1000 & wait"));
     let main = cluster.pid("still");
     signal(main, "STOP");
-    cluster.until("the process has stopped", || {
-        fs::read_to_string(format!("/proc/{main}/stat")).unwrap().contains(") T ")
-    });
+    cluster.until("the process has stopped", || is_stopped(main));
     cluster.ok("delete pod still");
     assert!(!is_alive(main));
     cluster.nothing_is_left();
@@ -61,6 +59,7 @@ fn frozen_pod_does_not_block_others() {
     cluster.apply(&pod("cold", "Always", 1, "while :; do sleep 0.1; done"));
     let main = cluster.pid("cold");
     freezer.take(main);
+    cluster.until("the process is frozen", || freezer.is_frozen());
     cluster.ok("delete pod cold --wait=false");
     cluster.apply(&pod("warm", "Always", 1, "exec sleep 1000"));
     cluster.ready_pods("app=warm", 1);
@@ -77,19 +76,21 @@ struct Freezer {
     folder: std::path::PathBuf,
     file: &'static str,
     words: [&'static str; 2],
+    /// The file that tells whether all processes of the group are frozen, and its line for that.
+    frozen: (&'static str, &'static str),
 }
 
 impl Freezer {
     fn new(cluster: &Cluster) -> Option<Freezer> {
         let name = cluster.home().file_name()?.to_string_lossy().replace('.', "freezer-");
         let kinds = [
-            ("/sys/fs/cgroup/freezer", "freezer.state", ["FROZEN", "THAWED"]),
-            ("/sys/fs/cgroup", "cgroup.freeze", ["1", "0"]),
+            ("/sys/fs/cgroup/freezer", "freezer.state", ["FROZEN", "THAWED"], ("freezer.state", "FROZEN")),
+            ("/sys/fs/cgroup", "cgroup.freeze", ["1", "0"], ("cgroup.events", "frozen 1")),
         ];
-        kinds.into_iter().find_map(|(root, file, words)| {
+        kinds.into_iter().find_map(|(root, file, words, frozen)| {
             let folder = Path::new(root).join(&name);
             fs::create_dir(&folder).ok()?;
-            let freezer = Freezer { folder, file, words };
+            let freezer = Freezer { folder, file, words, frozen };
             freezer.folder.join(file).exists().then_some(freezer)
         })
     }
@@ -97,6 +98,11 @@ impl Freezer {
     fn take(&self, pid: u32) {
         fs::write(self.folder.join("cgroup.procs"), pid.to_string()).expect("moved");
         fs::write(self.folder.join(self.file), self.words[0]).expect("frozen");
+    }
+
+    fn is_frozen(&self) -> bool {
+        let (file, line) = self.frozen;
+        fs::read_to_string(self.folder.join(file)).expect("its state").lines().any(|found| found == line)
     }
 
     fn thaw(&self) {
@@ -164,9 +170,9 @@ fn process_with_the_reused_pid_of_a_workload_is_not_killed() {
     let script = r#"
 import os, signal, subprocess, sys, time
 kloop, home = sys.argv[1], os.environ["HOME"]
-def bury():
+def reap_all():
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]: pass
+        while True: os.waitpid(-1, 0)
     except ChildProcessError: pass
 def run(*words):
     return subprocess.run([kloop, *words], capture_output=True, text=True).stdout
@@ -192,13 +198,12 @@ pid = main()
 until(lambda: read("{.status.phase}") == "Running")
 os.kill(-1, signal.SIGKILL)
 first.wait()
-time.sleep(0.05)
-bury()
+reap_all()
 for _ in range(100):
     open("/proc/sys/kernel/ns_last_pid", "w").write(str(pid - 1))
     bystander = subprocess.Popen(["sleep", "2000"])
     if bystander.pid == pid: break
-    bystander.kill(); bystander.wait(); bury()
+    bystander.kill(); bystander.wait(); reap_all()
 print("reused" if bystander.pid == pid else "not reused")
 plane()
 until(lambda: read("{.status.containerStatuses[0].restartCount}") == "1")

@@ -1,6 +1,7 @@
 //! Standby processes: when they become the next attempt, and when they are ended.
 
 use super::*;
+use kloop::runtime::STANDBY_COMPARISON_HOLDS;
 use kloop::world::RestartDecision;
 use kloop::world::limits::Limits;
 use kloop::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeFile, VolumeMountPoint};
@@ -229,8 +230,8 @@ fn program_rebuilt_during_the_pause_replaces_the_standby() {
     let waiting = process::children(shim(&rig));
     assert_eq!(waiting.len(), 1, "a standby exists before the next start");
     program.build("new");
-    // The shim checked the program as the container ended, and checks it again only after 20 ms.
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    // The shim checked the program as the container ended, and checks it again only after a while.
+    std::thread::sleep(STANDBY_COMPARISON_HOLDS * 3 / 2);
     rig.start(program.start(1));
     assert_ne!(rig.running("again", 1), waiting[0] as u32);
     eventually("the new one", || recorded_attempts(&rig) == ["old", "new"]);

@@ -39,6 +39,7 @@ use super::wire::{ContainerRecord, LaunchRequest, RecordedEnd, RecordedState, Sh
 use super::{folder, reap_dead_shim, volumes};
 use crate::world::ingress_routes::BindReport;
 use crate::world::policy::DeniedConnection;
+pub use successor::COMPARISON_HOLDS;
 pub use zygote::main;
 
 use announcer::Announcer;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// normal start.
 const STANDBY_LIFETIME: Duration = Duration::from_secs(5);
 /// Time for which the inputs of a standby count as unchanged after they were compared.
-const COMPARISON_HOLDS: Duration = Duration::from_millis(20);
+pub const COMPARISON_HOLDS: Duration = Duration::from_millis(20);
 /// Time that a container runs before its standby is prepared: many containers end earlier, and starts have priority during bursts.
 const PREPARE_AFTER: Duration = Duration::from_secs(10);
 
