@@ -1,6 +1,7 @@
 //! Time, randomness and free networks: from the system, or in simulations from a clock that is set and a seed.
 
 use crate::object::Time;
+use crate::object::random::splitmix64;
 use crate::runtime;
 use std::cell::RefCell;
 
@@ -65,13 +66,4 @@ fn system_random() -> u64 {
         }
         store.pop().unwrap_or_else(|| Time::now().as_nanosecond() as u64)
     })
-}
-
-/// The next number of a sequence (splitmix64).
-fn splitmix64(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *seed;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

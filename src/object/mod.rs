@@ -18,6 +18,7 @@ pub mod meta;
 pub mod names;
 pub mod patch;
 pub mod quantity;
+pub mod random;
 mod scalar;
 pub mod selector;
 pub mod sparse;
@@ -40,7 +41,7 @@ pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};
 pub use selector::{FieldSelector, Selector};
 pub use status::{Cause, Reason, Status, bug_text};
-pub use text::{format_count, format_hex, hash_fnv1a};
+pub use text::{format_count, format_hex, hash_fnv1a, join_errors};
 pub use uid::format_uid;
 
 /// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).

@@ -23,6 +23,15 @@ pub fn hash_fnv1a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// Joins errors as Kubernetes' aggregates do.
+pub fn join_errors(errors: &[String]) -> String {
+    match errors {
+        [] => String::new(),
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,11 @@ impl Shift for Time {
     }
 }
 
+/// Whether a text is a date such as `2026-01-31`.
+pub fn is_date(text: &str) -> bool {
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
 /// Formats an age like kubectl: at most two units, coarser as it grows (apimachinery `duration.HumanDuration`).
 pub fn age(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);

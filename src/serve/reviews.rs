@@ -6,19 +6,19 @@
 use super::body;
 use super::form::AnswerForm;
 use super::path::PathTarget;
-use super::request::{ApiRequest, is_same_token};
+use super::request::ApiRequest;
 use super::review_selectors::check_selectors;
 use super::{HttpAnswer, ServeResult, not_allowed, unknown_path};
 use crate::apiserver::Api;
 use crate::apiserver::Transaction;
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
 use crate::apiserver::tokens::authenticate::authenticate;
+use crate::apiserver::tokens::compare::is_same_secret;
 use crate::apiserver::tokens::keys::ClusterKeys;
 use crate::apiserver::user::User;
 use crate::kinds::shared::field::invalid;
 use crate::kinds::{FieldErrors, FieldPath};
-use crate::object::{Reason, Resource, Status};
-use crate::world::access::index::join_errors;
+use crate::object::{Reason, Resource, Status, join_errors};
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
 use k8s_openapi::api::authorization::v1::{
     LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
@@ -236,7 +236,7 @@ fn token_status(spec: &Value, request: &ReviewRequest) -> ServeResult<Value> {
         Vec::from_iter(list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned))
     };
     let audiences = texts(&spec["audiences"]);
-    if is_same_token(token, request.admin_token) {
+    if is_same_secret(token, request.admin_token) {
         return Ok(json!({"authenticated": true, "user": User::administrator().info()}));
     }
     Ok(match authenticate(request.txn, request.keys, token, &audiences)? {

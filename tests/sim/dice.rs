@@ -1,6 +1,8 @@
 //! Random numbers of a run, all from one seed.
 
-/// A random number generator (splitmix64).
+use kloop::object::random::splitmix64;
+
+/// A random number generator.
 pub struct Dice(u64);
 
 impl Dice {
@@ -9,11 +11,7 @@ impl Dice {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        splitmix64(&mut self.0)
     }
 
     /// Returns a number from 0 to below `end`.

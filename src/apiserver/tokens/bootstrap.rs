@@ -4,6 +4,7 @@
 //! Start reading at [`authenticate_bootstrap`].
 
 use super::authenticate::TokenUser;
+use super::compare::is_same_secret;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
@@ -30,7 +31,7 @@ pub fn authenticate_bootstrap(txn: &dyn Transaction, token: &str) -> ApiResult<O
     let Some((id, secret)) = split(token) else { return Ok(None) };
     let key = Key::new(Resource("secrets"), NAMESPACE, &format!("{NAME_PREFIX}{id}"));
     let Some(stored) = txn.get(&key)? else { return Ok(None) };
-    let is_same = |name: &str, shown: &str| field(&stored, name).is_some_and(|text| is_same_text(&text, shown));
+    let is_same = |name: &str, shown: &str| field(&stored, name).is_some_and(|text| is_same_secret(shown, &text));
     let is_valid = stored.text(&["type"]) == Some(SECRET_TYPE)
         && stored.deletion().is_none()
         && is_same("token-id", id)
@@ -45,12 +46,6 @@ pub fn authenticate_bootstrap(txn: &dyn Transaction, token: &str) -> ApiResult<O
     let groups: Vec<String> = std::iter::once(GROUP).chain(extra).map(str::to_owned).collect();
     let user = User::impersonated(&format!("system:bootstrap:{id}"), "", &groups, BTreeMap::new());
     Ok(Some(TokenUser { user, audiences: Vec::new() }))
-}
-
-/// Compares in constant time, so that the duration reveals only the length.
-fn is_same_text(one: &str, other: &str) -> bool {
-    let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
-    one.len() == other.len() && std::hint::black_box(differs) == 0
 }
 
 #[cfg(test)]

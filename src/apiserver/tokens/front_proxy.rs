@@ -5,12 +5,12 @@
 //! [`FrontProxy`].
 
 use super::keys::{authority_params, internal};
-use crate::apiserver::{ApiResult, refused};
+use super::stored_secret::load_or_make;
+use crate::apiserver::ApiResult;
 use crate::object::Time;
 use crate::runtime::certificate_authority::{CertificateAuthority, ClientCertificate};
-use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
+use crate::store::Store;
 use rcgen::KeyPair;
-use std::time::Duration;
 
 /// The meta entry with the certificate of the authority, PEM.
 const AUTHORITY: &str = "front-proxy-authority";
@@ -18,8 +18,6 @@ const AUTHORITY: &str = "front-proxy-authority";
 const AUTHORITY_KEY: &str = "front-proxy-authority-key";
 /// The name of the client.
 pub const CLIENT: &str = "front-proxy-client";
-/// Time that the first use waits for the write lock.
-const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The authority.
 pub struct FrontProxy {
@@ -31,30 +29,15 @@ pub struct FrontProxy {
 impl FrontProxy {
     /// Reads the authority of a cluster; makes it when there is none yet.
     pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<FrontProxy> {
-        let wrong = |error: StoreError| refused(&error);
-        if let Some(stored) = read_stored(&store.read().map_err(wrong)?).map_err(wrong)? {
-            return Ok(stored);
-        }
-        let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
-        if let Some(stored) = read_stored(&txn).map_err(wrong)? {
-            return Ok(stored);
-        }
-        let made = FrontProxy::generate().map_err(|error| internal(&error))?;
-        for (name, value) in [(AUTHORITY, &made.authority), (AUTHORITY_KEY, &made.key)] {
-            txn.set_meta(name, value).map_err(wrong)?;
-        }
-        match txn.commit() {
-            // The machine that wrote first may have made it.
-            Err(OVERTAKEN) => return FrontProxy::load(store),
-            committed => committed.map_err(|error| refused(&error.into()))?,
-        };
-        Ok(made)
+        let make = || FrontProxy::generate().map_err(|error| internal(&error));
+        let [authority, key] = load_or_make(store, [AUTHORITY, AUTHORITY_KEY], make)?;
+        Ok(FrontProxy { authority, key })
     }
 
-    fn generate() -> anyhow::Result<FrontProxy> {
+    fn generate() -> anyhow::Result<[String; 2]> {
         let key = KeyPair::generate()?;
         let certificate = authority_params("front-proxy-ca")?.self_signed(&key)?;
-        Ok(FrontProxy { authority: certificate.pem(), key: key.serialize_pem() })
+        Ok([certificate.pem(), key.serialize_pem()])
     }
 
     /// Issues a client certificate that is valid for this number of seconds.
@@ -62,9 +45,4 @@ impl FrontProxy {
         let authority = CertificateAuthority::from_pem(&self.authority, &self.key);
         authority.and_then(|authority| authority.issue(CLIENT, &[], seconds, now)).map_err(|error| internal(&error))
     }
-}
-
-fn read_stored(snapshot: &dyn StoreRead) -> Result<Option<FrontProxy>, StoreError> {
-    let stored = snapshot.meta(AUTHORITY)?.zip(snapshot.meta(AUTHORITY_KEY)?);
-    Ok(stored.map(|(authority, key)| FrontProxy { authority, key }))
 }

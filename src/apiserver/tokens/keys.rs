@@ -3,12 +3,13 @@
 //! Knows: every user who can read the cluster's file is its administrator. Never: writes a key into an object.
 //! Start reading at [`ClusterKeys::load`].
 
-use crate::apiserver::{ApiResult, refused};
+use super::stored_secret::load_or_make;
+use crate::apiserver::ApiResult;
 use crate::object::{Reason, Status, format_hex};
 use crate::runtime::certificate_authority::CertificateAuthority;
 use crate::runtime::https::trust::{LinkCertificates, TlsClientKey};
 use crate::runtime::token_signer::{self, TokenSigner};
-use crate::store::{OVERTAKEN, Store, StoreError, StoreRead};
+use crate::store::Store;
 use crate::world::CertificateSigner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +18,6 @@ use rcgen::{
 };
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The meta entry with the authority's certificate, PEM.
 pub const AUTHORITY: &str = "authority";
@@ -29,8 +29,6 @@ const TOKEN_KEY: &str = "token-key";
 const ADMIN_TOKEN: &str = "admin-token";
 /// The name of the authority.
 const AUTHORITY_NAME: &str = "kloop serve";
-/// Time that the first use waits for the write lock.
-const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The keys of a cluster.
 pub struct ClusterKeys {
@@ -44,25 +42,11 @@ pub struct ClusterKeys {
 impl ClusterKeys {
     /// Reads the keys of a cluster; makes them when it has none yet.
     pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<ClusterKeys> {
-        let wrong = |error: StoreError| refused(&error);
-        let stored = read_keys(&store.read().map_err(wrong)?).map_err(wrong)?;
-        if let Some(keys) = stored {
-            return keys.open();
-        }
-        let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
-        if let Some(keys) = read_keys(&txn).map_err(wrong)? {
-            return keys.open();
-        }
-        let keys = StoredKeys::generate().map_err(|error| internal(&error))?;
-        for (name, value) in [(AUTHORITY, &keys.0[0]), (AUTHORITY_KEY, &keys.0[1]), (TOKEN_KEY, &keys.0[2])] {
-            txn.set_meta(name, value).map_err(wrong)?;
-        }
-        match txn.commit() {
-            // The machine that wrote first may have made them.
-            Err(OVERTAKEN) => return ClusterKeys::load(store),
-            committed => committed.map_err(|error| refused(&error.into()))?,
-        };
-        keys.open()
+        let make = || generate().map_err(|error| internal(&error));
+        let [authority, authority_key, token_key] = load_or_make(store, [AUTHORITY, AUTHORITY_KEY, TOKEN_KEY], make)?;
+        let signer =
+            STANDARD.decode(token_key).map_err(anyhow::Error::from).and_then(|key| TokenSigner::from_key(&key));
+        Ok(ClusterKeys { signer: Arc::new(signer.map_err(|error| internal(&error))?), authority, authority_key })
     }
 
     /// Returns the authority that signs certificates of clients.
@@ -105,49 +89,20 @@ impl ClusterKeys {
 
 /// Returns the administrator's token: 256 random bits, made at the first use.
 pub(in crate::apiserver) fn admin_token(store: &mut Store) -> ApiResult<String> {
-    let wrong = |error: StoreError| refused(&error);
-    if let Some(token) = store.read().map_err(wrong)?.meta(ADMIN_TOKEN).map_err(wrong)? {
-        return Ok(token);
-    }
-    let mut txn = store.write(WRITE_LOCK_TIMEOUT).map_err(wrong)?;
-    if let Some(token) = txn.meta(ADMIN_TOKEN).map_err(wrong)? {
-        return Ok(token);
-    }
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| internal(&anyhow::anyhow!("no randomness for a token: {error}")))?;
-    let token = format_hex(bytes);
-    txn.set_meta(ADMIN_TOKEN, &token).map_err(wrong)?;
-    match txn.commit() {
-        Err(OVERTAKEN) => return admin_token(store),
-        committed => committed.map_err(|error| refused(&error.into()))?,
+    let make = || {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| internal(&anyhow::anyhow!("no randomness for a token: {error}")))?;
+        Ok([format_hex(bytes)])
     };
-    Ok(token)
+    load_or_make(store, [ADMIN_TOKEN], make).map(|[token]| token)
 }
 
-/// The three texts in the state.
-struct StoredKeys([String; 3]);
-
-impl StoredKeys {
-    fn generate() -> anyhow::Result<StoredKeys> {
-        let key = KeyPair::generate()?;
-        let certificate = authority_params(AUTHORITY_NAME)?.self_signed(&key)?;
-        Ok(StoredKeys([certificate.pem(), key.serialize_pem(), STANDARD.encode(token_signer::generate_key()?)]))
-    }
-
-    fn open(self) -> ApiResult<ClusterKeys> {
-        let StoredKeys([authority, authority_key, token_key]) = self;
-        let signer =
-            STANDARD.decode(token_key).map_err(anyhow::Error::from).and_then(|key| TokenSigner::from_key(&key));
-        Ok(ClusterKeys { signer: Arc::new(signer.map_err(|error| internal(&error))?), authority, authority_key })
-    }
-}
-
-fn read_keys(snapshot: &dyn StoreRead) -> Result<Option<StoredKeys>, StoreError> {
-    let mut texts = Vec::new();
-    for name in [AUTHORITY, AUTHORITY_KEY, TOKEN_KEY] {
-        texts.extend(snapshot.meta(name)?);
-    }
-    Ok(<[String; 3]>::try_from(texts).ok().map(StoredKeys))
+/// Makes an authority, its key, and the key of tokens.
+fn generate() -> anyhow::Result<[String; 3]> {
+    let key = KeyPair::generate()?;
+    let certificate = authority_params(AUTHORITY_NAME)?.self_signed(&key)?;
+    Ok([certificate.pem(), key.serialize_pem(), STANDARD.encode(token_signer::generate_key()?)])
 }
 
 /// Returns the content of an authority's certificate. Its name and uses are the same for all clusters, its key is not.

@@ -5,8 +5,10 @@
 
 pub mod authenticate;
 pub mod bootstrap;
+pub mod compare;
 pub mod front_proxy;
 pub mod keys;
+mod stored_secret;
 
 use super::admission::{self, AdmissionTarget, Operation, RequestOptions};
 use super::authorization::node::node_of;

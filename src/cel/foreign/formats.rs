@@ -3,6 +3,7 @@
 //! Start reading at [`FORMATS`].
 
 use crate::object::names;
+use crate::object::time::is_date;
 use base64::Engine;
 
 /// A named format.
@@ -46,10 +47,6 @@ fn is_uuid(text: &str) -> bool {
     let groups = [8, 4, 4, 4, 12];
     let is_grouped = !text.contains('-') || text.split('-').map(str::len).eq(groups);
     digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit()) && is_grouped
-}
-
-fn is_date(text: &str) -> bool {
-    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
 fn label_1123(text: &str) -> Vec<String> {

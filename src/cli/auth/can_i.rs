@@ -6,8 +6,8 @@ use super::server_reviews;
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
 use crate::cli::access_verbs::{PATH_VERBS, RESOURCE_VERBS};
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::object::join_errors;
 use crate::show::columns;
-use crate::world::access::index::join_errors;
 use crate::world::access::rule::AccessRule;
 
 const NO_ARGUMENTS: &str = "you must specify two arguments: verb resource or verb resource/resourceName.\n\

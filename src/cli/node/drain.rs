@@ -11,7 +11,7 @@ use crate::cli::flags::{self, LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::selector::{FieldSelector, Selector};
-use crate::object::{Key, MIRROR, Object, Reason, Resource, Status, time};
+use crate::object::{Key, MIRROR, Object, Reason, Resource, Status, join_errors, time};
 use jiff::SignedDuration;
 use std::time::{Duration, Instant};
 
@@ -115,14 +115,6 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         several => several.iter().for_each(|(_, errors)| context.print_notice(&join_errors(errors))),
     }
     Err(Failure::Code(1))
-}
-
-/// Joins errors into one text like Kubernetes' aggregates.
-fn join_errors(errors: &[String]) -> String {
-    match errors {
-        [error] => error.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
 }
 
 /// Evicts the pods of one node. Returns the errors.

@@ -4,7 +4,7 @@
 
 use super::pattern;
 use crate::cel::foreign::url;
-use crate::object::time;
+use crate::object::time::{self, is_date};
 use std::net::{IpAddr, Ipv4Addr};
 
 const UUID: &str = "(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
@@ -86,10 +86,6 @@ pub fn is_known(declared: &str, format: &str) -> bool {
 /// Formats are the same with and without dashes.
 fn normalize(format: &str) -> String {
     format.replace('-', "")
-}
-
-fn is_date(text: &str) -> bool {
-    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
 }
 
 fn is_date_time(text: &str) -> bool {

@@ -8,9 +8,9 @@
 use super::kubelet_guard::KubeletGuard;
 use super::proxy_filter::ProxyFilter;
 use crate::apiserver::tokens::bootstrap;
+use crate::apiserver::tokens::compare::is_same_secret;
 use crate::object::{Reason, Status, strip_port};
 use crate::serve::impersonation::Impersonation;
-use crate::serve::request::is_same_token;
 use crate::serve::{ApiRequest, kubelet_paths};
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -99,7 +99,7 @@ impl AccessGuard {
                 let shown = text(AUTHORIZATION).and_then(|words| words.split_once(' '));
                 let shown =
                     shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-                if !shown.is_some_and(|shown| is_same_token(shown, token)) {
+                if !shown.is_some_and(|shown| is_same_secret(shown, token)) {
                     return Err(Status::new(Reason::Unauthorized, "Unauthorized"));
                 }
             }

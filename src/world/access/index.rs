@@ -5,7 +5,7 @@
 
 use super::rule::AccessRule;
 use super::{AccessDecision, AccessRequest};
-use crate::object::Object;
+use crate::object::{Object, join_errors};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -170,14 +170,5 @@ impl Grants {
     /// All rules, in the order of the bindings.
     pub fn rules(&self) -> impl Iterator<Item = &AccessRule> {
         self.all.iter().flat_map(|grant| grant.rules.iter().flat_map(|rules| rules.iter()))
-    }
-}
-
-/// Joins errors as Go's aggregate does.
-pub fn join_errors(errors: &[String]) -> String {
-    match errors {
-        [] => String::new(),
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
     }
 }

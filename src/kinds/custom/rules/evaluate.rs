@@ -7,7 +7,9 @@ use serde_json::Value as Json;
 
 /// Maximum length of a computed message.
 const MAX_MESSAGE_LENGTH: usize = 5 * 1024;
-const NO_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+/// The error when the expressions of an object cost more than they may.
+pub const NO_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// The old and the new value of a write, if they correspond.
 type Pair<'v> = Option<(&'v Json, &'v Json)>;

@@ -10,6 +10,8 @@ mod field_path;
 #[cfg(test)]
 mod tests;
 
+pub use evaluate::NO_BUDGET;
+
 use super::schema::has_flag;
 use crate::cel::names::escape;
 use crate::cel::{Decl, Declarations, Program, Type, compile};
