@@ -54,9 +54,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     admit(&pod, &container, args.session.options(), context)?;
     match attach_session(&pod, &container, args.session.options(), false, context)? {
         AttachResult::Done => Ok(()),
-        AttachResult::Missing => {
-            Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
-        }
+        AttachResult::Missing => Err(Failure::plain(session::session_not_possible(&container))),
     }
 }
 

@@ -99,9 +99,7 @@ fn run_in(
             Err(Failure::Code(u8::try_from(code).unwrap_or(1)))
         }
         SessionEnd::Signaled(signal) => Err(Failure::signaled(signal)),
-        SessionEnd::Missing => {
-            Err(Failure::plain(format!("unable to upgrade connection: container not found ({container:?})")))
-        }
+        SessionEnd::Missing => Err(Failure::plain(session::session_not_possible(container))),
         SessionEnd::Failed(why) => {
             Err(Failure::plain(format!("Internal error occurred: error executing command in container: {why}")))
         }

@@ -3,26 +3,16 @@
 //! Knows: pieces are read as far as their reader takes them. Never: ends a body on which nothing arrives, since a container may be silent
 //! for hours. Start reading at [`ClientBody`].
 
-use super::connection::{ConnectionLease, ServerConnections};
+use super::connection::ServerConnections;
 use super::error::{ClientError, ClientResult};
-use super::request::read_body;
+use super::request::{OpenStream, open_stream};
 use super::transfer::TransferThread;
-use crate::object::Status;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper::header::ACCEPT;
-use hyper::{Method, Request};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::time::timeout;
 
-/// Time limit for the head of the answer.
-const HEAD: Duration = Duration::from_secs(60);
-/// Maximum number of bytes of an error.
-const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of pieces that wait for their reader.
 const MAX_PIECES: usize = 64;
 
@@ -44,37 +34,24 @@ impl Iterator for ClientBody {
 }
 
 /// A body that was not read yet.
-pub struct OpenBody {
-    server: String,
-    body: Incoming,
-    lease: ConnectionLease,
-}
+pub struct OpenBody(OpenStream);
 
 /// Sends a GET request, and reads the head of its answer.
 pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<OpenBody> {
-    let head = Request::builder().method(Method::GET).header(ACCEPT, "text/plain, application/json, */*");
-    let late = || ClientError::Late { server: connections.authority() };
-    let opened = timeout(HEAD, connections.exchange(head, path, Bytes::new())).await;
-    let (response, lease) = opened.map_err(|_| late())??;
-    let code = response.status();
-    if !code.is_success() {
-        let body = timeout(HEAD, read_body(connections, response, MAX_ERROR)).await.map_err(|_| late())??;
-        lease.give_back();
-        return Err(Status::from_answer(code.as_u16(), &body).into());
-    }
-    Ok(OpenBody { server: connections.authority(), body: response.into_body(), lease })
+    open_stream(connections, path, "text/plain, application/json, */*").await.map(OpenBody)
 }
 
 impl OpenBody {
     /// Reads on for a thread that waits for pieces.
-    pub fn start(mut self, transfers: &Arc<TransferThread>) -> ClientBody {
+    pub fn start(self, transfers: &Arc<TransferThread>) -> ClientBody {
+        let OpenStream { server, mut body, lease } = self.0;
         let (sender, pieces) = channel(MAX_PIECES);
         transfers.spawn(async move {
-            while let Some(frame) = self.body.frame().await {
+            while let Some(frame) = body.frame().await {
                 let piece = match frame {
                     Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
                     Err(_) => {
-                        Err(ClientError::Unreachable { server: self.server.clone(), why: "unexpected EOF".to_owned() })
+                        Err(ClientError::Unreachable { server: server.clone(), why: "unexpected EOF".to_owned() })
                     }
                 };
                 let is_last = piece.is_err();
@@ -82,7 +59,7 @@ impl OpenBody {
                     return;
                 }
             }
-            self.lease.give_back();
+            lease.give_back();
         });
         ClientBody { pieces: Arc::new(Mutex::new(pieces)), transfers: transfers.clone() }
     }

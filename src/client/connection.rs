@@ -8,6 +8,7 @@ use super::credentials::{HeldCredentials, PresentedCredentials};
 use super::error::{ClientError, ClientResult};
 use super::kubeconfig::ServerConfig;
 use crate::object::IgnorePoison;
+use crate::runtime::https::answer::http_error;
 use crate::runtime::https::trust::{self, TlsClientKey};
 use crate::runtime::relay;
 use bytes::Bytes;
@@ -315,17 +316,6 @@ pub fn use_origin_form<B>(request: &mut Request<B>, config: &ServerConfig) {
     if let (Ok(path), Ok(host)) = (path.parse(), config.address.authority().parse()) {
         *request.uri_mut() = path;
         request.headers_mut().insert(HOST, host);
-    }
-}
-
-/// Formats an error of HTTP as Go does.
-pub fn http_error(error: &hyper::Error) -> String {
-    if error.is_parse() {
-        return "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned();
-    }
-    match std::error::Error::source(error) {
-        Some(source) if !error.is_incomplete_message() => source.to_string(),
-        _ => "EOF".to_owned(),
     }
 }
 

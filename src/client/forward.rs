@@ -3,24 +3,24 @@
 //! Knows: the headers of one connection only, and that both sides may change their protocol, as for exec. Never: decides which requests are
 //! let through; the caller's rule does. Start reading at [`serve`].
 
-use super::connection::{ClientStream, ServerConnections, http_error, use_origin_form};
+use super::connection::{ClientStream, ServerConnections, use_origin_form};
 use super::error::ClientResult;
 use crate::object::Status;
+use crate::runtime::https::answer::http_error;
 use crate::runtime::proxied_headers::remove_hop_by_hop;
 use crate::runtime::relay::pause_accepting;
+use crate::runtime::upgrade::relay_upgraded;
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, UPGRADE};
 use hyper::service::service_fn;
-use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -153,7 +153,11 @@ async fn forward(
     let mut response = sender.send_request(outgoing).await.map_err(failed)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let other_side = hyper::upgrade::on(&mut response);
-        tokio::spawn(relay_upgraded(own_side, other_side, client.clone()));
+        let client = client.clone();
+        tokio::spawn(async move {
+            relay_upgraded(own_side, other_side).await;
+            drop(client);
+        });
         return Ok(response.map(|_| Either::Right(Full::default())));
     }
     remove_hop_by_hop(response.headers_mut());
@@ -173,15 +177,6 @@ fn forwarded_headers(mut headers: HeaderMap, own: &HeaderMap, upgrade: Option<He
         headers.insert(UPGRADE, protocol);
     }
     headers
-}
-
-/// Copies between both sides, after they have changed the protocol, until one of them ends the connection.
-async fn relay_upgraded(own_side: OnUpgrade, other_side: OnUpgrade, client: Arc<ProxyClient>) {
-    if let (Ok(own), Ok(other)) = tokio::join!(own_side, other_side) {
-        // A connection that breaks is not an error of the proxy.
-        let _ = copy_bidirectional(&mut TokioIo::new(own), &mut TokioIo::new(other)).await;
-    }
-    drop(client);
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod standard_error;
 mod tls_files;
 mod transfer;
 mod watch;
+pub mod websocket;
 
 pub use address::ServerAddress;
 pub use body::ClientBody;

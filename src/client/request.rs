@@ -4,21 +4,23 @@
 //! are refused are asked for once more. Never: repeats a request that may have been carried out and must not be twice.
 //! Start reading at [`ClientRequest`], then [`send`].
 
-use super::connection::ServerConnections;
+use super::connection::{ConnectionLease, ServerConnections};
 use super::error::{ClientError, ClientResult};
 use crate::object::Status;
+use crate::runtime::https::answer::{self, BodyError};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, RETRY_AFTER, WARNING};
 use hyper::{Method, Request, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Time limit of a request that names none.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit for the head of a streamed answer.
+const STREAM_HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of an answer, where the request names none.
 const MAX_BYTES: usize = 256 << 20;
 /// Maximum number of bytes of the body of an error.
@@ -230,12 +232,34 @@ pub async fn read_body(
     response: Response<Incoming>,
     most: usize,
 ) -> ClientResult<Bytes> {
-    let read = Limited::new(response.into_body(), most).collect().await;
-    let server = || connections.authority();
-    read.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
-        true => ClientError::Malformed { server: server(), why: format!("the answer is longer than {most} bytes") },
-        false => ClientError::Unreachable { server: server(), why: "unexpected EOF".to_owned() },
+    let server = connections.authority();
+    answer::read_body(response.into_body(), most).await.map_err(|error| match error {
+        BodyError::TooLong(_) => ClientError::Malformed { server, why: error.to_string() },
+        BodyError::Broken => ClientError::Unreachable { server, why: error.to_string() },
     })
+}
+
+/// A streamed answer: the head was read, the body was not.
+pub struct OpenStream {
+    pub server: String,
+    pub body: Incoming,
+    pub lease: ConnectionLease,
+}
+
+/// Sends a GET request, and reads the head of its answer. Fails with the server's error when it refuses.
+pub async fn open_stream(connections: &ServerConnections, path: &str, accept: &str) -> ClientResult<OpenStream> {
+    let head = Request::builder().method(Method::GET).header(ACCEPT, accept);
+    let late = || ClientError::Late { server: connections.authority() };
+    let opened = timeout(STREAM_HEAD_TIMEOUT, connections.exchange(head, path, Bytes::new())).await;
+    let (response, lease) = opened.map_err(|_| late())??;
+    let code = response.status();
+    if !code.is_success() {
+        let body = timeout(STREAM_HEAD_TIMEOUT, read_body(connections, response, MAX_ERROR_BYTES)).await;
+        let body = body.map_err(|_| late())??;
+        lease.give_back();
+        return Err(Status::from_answer(code.as_u16(), &body).into());
+    }
+    Ok(OpenStream { server: connections.authority(), body: response.into_body(), lease })
 }
 
 /// Returns the text of `299 - "text"`.

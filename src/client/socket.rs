@@ -2,26 +2,25 @@
 //!
 //! Knows: the handshake, and the server's error where it refuses one. Never: interprets messages. Start reading at [`ChannelSocket`].
 
-use super::connection::{ClientStream, ServerConnections, http_error, use_origin_form};
+use super::connection::{ClientStream, ServerConnections, use_origin_form};
 use super::error::{ClientError, ClientResult};
 use super::request::read_body;
 use super::transfer::TransferThread;
+use super::websocket::{UpgradedSocket, accepted_key, send_message};
 use crate::object::Status;
+use crate::runtime::https::answer::http_error;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_sink::Sink;
 use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper::header::{
     CONNECTION, HeaderMap, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
     UPGRADE,
 };
-use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_websockets::{ClientBuilder, Limits, Message, WebSocketStream};
+use tokio_websockets::{ClientBuilder, Limits, Message};
 
 /// Time limit of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -42,8 +41,6 @@ const MAX_ERROR: usize = 1 << 20;
 const MAX_MESSAGES: usize = 32;
 /// Time limit for the last message.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The text that RFC 6455 adds to a key.
-const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A message: the number of its channel, and bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +102,7 @@ impl ChannelSocket {
 pub struct OpenSocket {
     server: String,
     protocol: String,
-    stream: WebSocketStream<TokioIo<Upgraded>>,
+    stream: UpgradedSocket,
 }
 
 /// Opens a WebSocket.
@@ -160,11 +157,6 @@ fn new_key() -> Result<String, String> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
-/// Returns the answer to a key.
-fn accepted_key(key: &str) -> String {
-    BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{KEY_SUFFIX}").as_bytes()))
-}
-
 impl OpenSocket {
     /// Passes messages to and from blocking threads.
     pub fn start(self, transfers: &Arc<TransferThread>) -> ChannelSocket {
@@ -190,12 +182,6 @@ impl OpenSocket {
                 return Some(Ok(message.into_payload().into()));
             }
         }
-    }
-
-    async fn send(&mut self, message: Message) -> Result<(), tokio_websockets::Error> {
-        poll_fn(|context| Pin::new(&mut self.stream).poll_ready(context)).await?;
-        Pin::new(&mut self.stream).start_send(message)?;
-        poll_fn(|context| Pin::new(&mut self.stream).poll_flush(context)).await
     }
 }
 
@@ -243,22 +229,12 @@ async fn pass_messages(mut socket: OpenSocket, mut unsent: Receiver<Bytes>, rece
         }
     }
     // The server may be gone already.
-    let _ = timeout(CLOSE_TIMEOUT, socket.send(Message::close(None, ""))).await;
+    let _ = timeout(CLOSE_TIMEOUT, send_message(&mut socket.stream, Message::close(None, ""))).await;
 }
 
 async fn send_step(socket: &mut OpenSocket, message: Message) -> SocketStep {
-    match socket.send(message).await {
+    match send_message(&mut socket.stream, message).await {
         Ok(()) => SocketStep::Sent,
         Err(_) => SocketStep::Ended,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn key_is_accepted_as_the_rfc_says() {
-        assert_eq!(accepted_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

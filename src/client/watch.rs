@@ -5,14 +5,12 @@
 
 use super::connection::{ConnectionLease, ServerConnections};
 use super::error::{ClientError, ClientResult};
-use super::request::{read_body, with_parameter};
+use super::request::{OpenStream, open_stream, with_parameter};
 use super::transfer::TransferThread;
 use crate::object::Status;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::ACCEPT;
-use hyper::{Method, Request};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +18,10 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
-/// Time limit for the head of the answer.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time after which a watch without an event or bookmark is over. Servers send a bookmark every minute, and end watches after minutes.
 const MAX_SILENCE: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of bytes of a line.
 const MAX_LINE: usize = 32 << 20;
-/// Maximum number of bytes of an error.
-const MAX_ERROR: usize = 1 << 20;
 /// Maximum number of lines that wait for their reader.
 const MAX_LINES: usize = 64;
 
@@ -78,18 +72,8 @@ pub struct OpenWatch {
 /// Starts a watch. `path` has the query of the watch, without `watch=true`.
 pub async fn open(connections: &ServerConnections, path: &str) -> ClientResult<OpenWatch> {
     let path = with_parameter(path.to_owned(), "watch", "true");
-    let head = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
-    let opened = timeout(HEAD_TIMEOUT, connections.exchange(head, &path, Bytes::new())).await;
-    let (response, lease) = opened.map_err(|_| ClientError::Late { server: connections.authority() })??;
-    let code = response.status();
-    if !code.is_success() {
-        let body = timeout(HEAD_TIMEOUT, read_body(connections, response, MAX_ERROR)).await;
-        let body = body.map_err(|_| ClientError::Late { server: connections.authority() })??;
-        lease.give_back();
-        return Err(Status::from_answer(code.as_u16(), &body).into());
-    }
-    let server = connections.authority();
-    Ok(OpenWatch { server, body: response.into_body(), buffer: BytesMut::new(), searched: 0, _lease: lease })
+    let OpenStream { server, body, lease } = open_stream(connections, &path, "application/json").await?;
+    Ok(OpenWatch { server, body, buffer: BytesMut::new(), searched: 0, _lease: lease })
 }
 
 impl OpenWatch {

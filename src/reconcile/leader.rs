@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,7 +122,7 @@ impl Standby {
     /// Takes the lock of this machine, or returns its holder.
     fn try_lock(&mut self, store: &Store) -> anyhow::Result<Result<LocalLock, CurrentLeader>> {
         let path = folder::prepare(store.home())?.join("leader.lock");
-        let mut lock = open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        let mut lock = folder::open_lock_file(&path).with_context(|| format!("cannot open {}", path.display()))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             lock.read_to_string(&mut pid).ok();
@@ -201,7 +201,7 @@ fn age_of(heartbeat: Option<&str>, now: Time) -> Duration {
 /// epoch is over, and it finds the new file.
 fn replace(path: &Path) -> std::io::Result<File> {
     let fresh = path.with_extension(format!("lock.{}", std::process::id()));
-    let lock = open(&fresh)?;
+    let lock = folder::open_lock_file(&fresh)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     std::fs::rename(&fresh, path)?;
     Ok(lock)
@@ -233,12 +233,6 @@ pub fn leads_elsewhere(store: &mut Store, heard: Option<Time>, now: Time) -> Sto
     // A new leader has not sent a heartbeat yet.
     let claim = store.read_claim()?;
     Ok(!claim.is_none() && !store.is_claim_of_this_machine(&claim) && heard.is_none_or(is_recent))
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
 /// Begins an epoch that is later than the store's and than `seen`. Earlier leaders can then no longer write.

@@ -43,6 +43,13 @@ pub const TERMINATION_LOG: &str = "KLOOP_TERMINATION_LOG";
 /// The variable that marks everything that a probe or a hook starts.
 pub const EXEC: &str = "KLOOP_EXEC";
 
+/// Opens a file to lock, and makes it if it is missing. Never goes through a link.
+pub fn open_lock_file(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
+}
+
 /// Creates the state folder. The database's folder may be readable for other users; folders below it are private.
 pub fn prepare(state: &Path) -> Result<PathBuf> {
     match fs::DirBuilder::new().mode(0o700).create(state) {

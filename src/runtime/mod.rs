@@ -42,6 +42,7 @@ mod pty;
 pub mod reap_dead_shim;
 pub mod relay;
 mod rights;
+mod send_descriptors;
 pub mod session;
 mod shim;
 mod signal_delivery;
@@ -52,6 +53,7 @@ mod spawn;
 pub mod testing;
 pub mod token_signer;
 mod trial;
+pub mod upgrade;
 pub mod usage;
 mod user;
 pub mod view;
@@ -64,6 +66,7 @@ pub use network::{
     is_key_of_another, listener_channel::is_possible as has_pod_network, own_addresses, resolver_address,
 };
 
+pub use shim::COMPARISON_HOLDS as STANDBY_COMPARISON_HOLDS;
 pub use spawn::release_program_pages;
 
 use std::process::ExitCode;

@@ -3,20 +3,16 @@
 //! The process makes the terminal before exec, because only then is it in the container's view of `/dev/pts`. The master side goes to the
 //! client over a socket. Start reading at [`open`].
 
+use super::send_descriptors::{receive_one, send_with};
 use super::user;
 use super::wire::TerminalSize;
 use crate::object::io_error_text;
 use crate::world::ContainerUser;
 use rustix::fs::{Uid, fchown};
-use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
-};
+use rustix::net::SendFlags;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A request for a terminal.
@@ -43,29 +39,13 @@ fn open_pty(asked: PtyRequest, user: Option<&ContainerUser>) -> rustix::io::Resu
         fchown(&theirs, Some(Uid::from_raw(user::identity(user).user)), None)?;
     }
     resize(&ours, asked.size)?;
-    let fds = [ours.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(asked.to, &[IoSlice::new(b"t")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    send_with(asked.to, b"t", &[ours.as_fd()], SendFlags::empty())?;
     Ok(theirs)
 }
 
 /// Receives the master side of a new terminal; waits for it unless the socket is nonblocking.
 pub fn receive(from: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut letter = [0; 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    while let Err(error) = recvmsg(from, &mut [IoSliceMut::new(&mut letter)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-        if error != Errno::INTR {
-            return Err(error.into());
-        }
-    }
-    let sent = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    sent.ok_or_else(|| io::Error::other("the shim sent no terminal"))
+    receive_one(from)?.ok_or_else(|| io::Error::other("the shim sent no terminal"))
 }
 
 /// Sets the size of a terminal, which the kernel reports to its programs. An unknown size changes nothing.

@@ -6,6 +6,7 @@ mod server;
 use super::{CliResult, CommandContext, Failure, one_pod};
 use crate::object::{Object, io_error_text};
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
+use crate::runtime::session;
 use jiff::SignedDuration;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -150,7 +151,7 @@ fn place(args: &Args, remote: &CopySpec, context: &mut CommandContext) -> CliRes
     });
     one_pod::admit_connection(context, &pod, "exec", options)?;
     let state = context.api()?.store().home().to_owned();
-    let missing = || Failure::plain(format!("unable to upgrade connection: container not found ({container:?})"));
+    let missing = || Failure::plain(session::session_not_possible(&container));
     let files = ContainerFilesystem::find(&state, pod.local_uid(), &container)?.ok_or_else(missing)?;
     Ok(CopyContainer { files: Some(files), pod, container })
 }

@@ -3,12 +3,13 @@
 //! Knows: a connection that was idle may be closed by the server. Never: waits without a limit; [`super::HttpsClient`] sets it.
 //! Start reading at [`ConnectionPool::post`].
 
+use super::answer::{http_error, read_body};
 use super::trust::{self, Trust};
 use super::{HttpsPost, HttpsReply, HttpsTarget};
 use crate::object::IgnorePoison;
 use crate::runtime::relay;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
@@ -104,17 +105,12 @@ impl ServerConnections {
         most_bytes: usize,
     ) -> Result<HttpsReply, String> {
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), most_bytes).collect().await.map_err(|error| {
-            match error.is::<LengthLimitError>() {
-                true => format!("the answer is longer than {most_bytes} bytes"),
-                false => "unexpected EOF".to_owned(),
-            }
-        })?;
+        let body = read_body(response.into_body(), most_bytes).await.map_err(|error| error.to_string())?;
         let mut idle = lock(&self.idle);
         if idle.len() < MAX_IDLE {
             idle.push(sender);
         }
-        Ok(HttpsReply { status, body: body.to_bytes().into() })
+        Ok(HttpsReply { status, body: body.into() })
     }
 }
 
@@ -134,14 +130,6 @@ fn request(target: &HttpsTarget, body: Bytes) -> Result<Request<Full<Bytes>>, St
         .header(ACCEPT, "application/json, */*")
         .header(USER_AGENT, "kube-apiserver-admission");
     request.body(Full::new(body)).map_err(|error| error.to_string())
-}
-
-/// Formats an error of HTTP as Go does.
-fn http_error(error: &hyper::Error) -> String {
-    if error.is_parse() {
-        return "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned();
-    }
-    "EOF".to_owned()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,7 @@
 //! Knows: connections that are kept for the next request, the authorities of a bundle, limits, and Go's error messages.
 //! One thread makes all requests of a client. Never: reads the bodies. Start reading at [`HttpsClient`].
 
+pub mod answer;
 mod connection;
 pub mod trust;
 

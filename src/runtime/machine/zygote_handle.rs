@@ -1,14 +1,12 @@
 //! Starts a pod's shim through a zygote, a small process that shims are forked from.
 
+use super::super::send_descriptors::send_with;
 use super::super::{folder, spawn};
 use super::MachineContext;
 use anyhow::{Context as _, Result};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions};
-use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -62,10 +60,5 @@ impl Drop for ZygoteHandle {
 }
 
 fn send(control: &OwnedFd, folder: &[u8], theirs: &OwnedFd) -> rustix::io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [theirs.as_fd()];
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    sendmsg(control, &[IoSlice::new(folder)], &mut ancillary, flags).map(drop)
+    send_with(control, folder, &[theirs.as_fd()], SendFlags::DONTWAIT).map(drop)
 }

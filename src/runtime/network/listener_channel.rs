@@ -1,16 +1,12 @@
 //! Passes the listener of a filter from the child that installs it to the shim that serves it.
 
+use super::super::send_descriptors::{receive_one, send_with};
 use super::super::trial;
 use super::{FilterListener, SessionAffinity, filter, seccomp_notify};
 use crate::object::io_error_text;
 use crate::world::start::DnsTarget;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -58,12 +54,8 @@ impl ListenerChannel {
     pub fn enter(&self) -> Result<(), String> {
         let failed = |error: Errno| format!("cannot join the pod's network: {error}", error = io_error_text(error));
         let listener = filter::install().map_err(failed)?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let fds = [listener.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         // Never blocks: the queue of a new socket is empty.
-        sendmsg(&self.theirs, &[IoSlice::new(b"!")], &mut ancillary, SendFlags::NOSIGNAL).map(drop).map_err(failed)
+        send_with(&self.theirs, b"!", &[listener.as_fd()], SendFlags::empty()).map(drop).map_err(failed)
     }
 
     /// Called in the parent once the child runs its program: returns the filter's server for the pod with this address, in the cluster with
@@ -75,14 +67,7 @@ impl ListenerChannel {
         names: DnsTarget,
         affinity: Rc<SessionAffinity>,
     ) -> Option<FilterListener> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        recvmsg(&self.ours, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
-        let listener = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        })?;
+        let listener = receive_one(&self.ours).ok()??;
         Some(FilterListener::new(listener, own, state, names, affinity))
     }
 }

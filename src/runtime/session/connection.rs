@@ -3,12 +3,12 @@
 use super::SessionEnd;
 use crate::runtime::folder;
 use crate::runtime::process::{self, ProcessIdentity};
+use crate::runtime::send_descriptors::send_with;
 use crate::runtime::wire::{self, ExecOutcome, RequestEnvelope, ShimAnswer, ShimRecord, ShimRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{RecvFlags, SendFlags};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -156,14 +156,9 @@ fn is_unread(socket: &OwnedFd) -> bool {
 /// Sends a request. It is small enough for the buffer of a new socket.
 pub fn send(socket: &OwnedFd, request: ShimRequest, descriptors: &[BorrowedFd]) -> io::Result<()> {
     let line = wire::line(&RequestEnvelope { epoch: 0, request });
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() {
-        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
-    }
-    let mut sent = sendmsg(socket, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    let mut sent = send_with(socket, &line, descriptors, SendFlags::empty())?;
     while sent < line.len() {
-        sent += rustix::net::send(socket, &line[sent..], SendFlags::NOSIGNAL)?;
+        sent += retry_on_intr(|| rustix::net::send(socket, &line[sent..], SendFlags::NOSIGNAL))?;
     }
     Ok(())
 }

@@ -53,6 +53,16 @@ pub enum SessionEnd {
     Signaled(i32),
 }
 
+/// The error for a container that does not run.
+pub fn container_not_found(container: &str) -> String {
+    format!("container not found ({container:?})")
+}
+
+/// The error of a session in a container that does not run.
+pub fn session_not_possible(container: &str) -> String {
+    format!("unable to upgrade connection: {}", container_not_found(container))
+}
+
 /// Whether our standard input is a terminal.
 pub fn is_terminal() -> bool {
     isatty(stdin())

@@ -5,6 +5,7 @@
 //! pipe would.
 
 use super::super::pty;
+use super::super::session::container_not_found;
 use super::super::wire::{AttachRequest, ShimAnswer, TerminalSize};
 use super::{LiveContainer, Shim};
 use crate::object::io_error_text;
@@ -130,7 +131,7 @@ impl Shim {
         let [input, output, error] =
             <[OwnedFd; 3]>::try_from(pipes).map_err(|_| "an attach request must pass three pipes")?;
         let at = self.running(&attach.container);
-        let live = &self.live[at.ok_or_else(|| format!("container not found ({:?})", attach.container))?];
+        let live = &self.live[at.ok_or_else(|| container_not_found(&attach.container))?];
         // As in container runtimes, a container without an open standard input gets none of the client's.
         let is_open = live.stdin.as_ref().is_some_and(|stdin| !stdin.ends);
         let outlet = |fd| BufferedPipe::new(fd).map_err(io_error_text);

@@ -1,10 +1,10 @@
 //! Connections to the shim: lines in, lines out, without blocking on any client.
 
+use super::super::send_descriptors::receive_with;
 use super::super::wire::{self, RequestEnvelope, ShimAnswer};
 use crate::object::io_error_text;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, sockopt};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{RecvFlags, SendFlags, sockopt};
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// Maximum length of a request; a longer one is invalid.
@@ -72,18 +72,12 @@ impl ShimClient {
 
     /// Receives bytes, and the descriptors that came with them. Returns the number of bytes.
     fn receive(&mut self, block: &mut [u8]) -> usize {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(block)], &mut ancillary, flags);
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                self.descriptors = descriptors.collect();
-            }
+        let received = receive_with(&self.socket, block, RecvFlags::DONTWAIT);
+        self.gone |= !matches!(received, Ok((1.., _)) | Err(rustix::io::Errno::AGAIN));
+        let (read, descriptors) = received.unwrap_or_default();
+        if !descriptors.is_empty() {
+            self.descriptors = descriptors;
         }
-        let read = received.map(|received| received.bytes);
-        self.gone |= !matches!(read, Ok(1..) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR));
-        let read = read.unwrap_or(0);
         self.inbox.extend_from_slice(&block[..read]);
         read
     }

@@ -4,6 +4,7 @@ use super::super::limits::group;
 use super::super::network::ListenerChannel;
 use super::super::pid_namespace::PidNamespace;
 use super::super::process::ProcessIdentity;
+use super::super::session::container_not_found;
 use super::super::wire::{
     ContainerRecord, ControlGroup, ExecOutcome, ExecRequest, LaunchRequest, RecordedState, RecordedStop,
     RequestEnvelope, SessionRequest, ShimAnswer, ShimRequest, SoftBounds, now_nanos,
@@ -332,7 +333,7 @@ impl Shim {
             _ => return Err("a session request must pass descriptors for standard input, output and error".into()),
         };
         let running = self.running(&session.container);
-        let missing = || format!("container not found ({:?})", session.container);
+        let missing = || container_not_found(&session.container);
         let process = self.run_command(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
         let running =
             RunningCommand { is_session: true, ..RunningCommand::new(0, &session.container, client, process) };

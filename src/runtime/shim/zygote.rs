@@ -5,13 +5,14 @@
 //! The zygote serves one control plane and ends with it. It does not manage the shims after their fork.
 
 use super::super::process;
+use super::super::send_descriptors::receive_with;
 use super::super::spawn::open_dev_null;
 use super::super::view::base_mounts::BaseMountsState;
 use super::inherited_code::InheritedCode;
 use crate::object::io_error_text;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::RecvFlags;
 use rustix::process::setsid;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -84,18 +85,7 @@ fn set_child_reaping(wait: bool) {
 
 fn receive(control: &OwnedFd) -> io::Result<Option<(Vec<u8>, OwnedFd)>> {
     let mut folder = vec![0; PATH];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        match recvmsg(control, &mut [IoSliceMut::new(&mut folder)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other?,
-        }
-    };
-    folder.truncate(received.bytes);
-    let leader = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    Ok(leader.map(|leader| (folder, leader)))
+    let (length, descriptors) = receive_with(control, &mut folder, RecvFlags::empty())?;
+    folder.truncate(length);
+    Ok(descriptors.into_iter().next().map(|leader| (folder, leader)))
 }

@@ -11,7 +11,7 @@
 
 pub mod link;
 
-use super::super::folder;
+use super::super::{descriptors, folder};
 use super::links::NodeLinks;
 use super::{ingress, proxy, resolver};
 use crate::object::{IgnorePoison, Key, Str};
@@ -24,10 +24,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -126,7 +126,8 @@ pub fn main(state: &Path) -> io::Result<()> {
     let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(c"network");
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    raise_limit();
+    // Each connection needs some.
+    descriptors::raise();
     let Some(_lock) = lock(state)? else { return Ok(()) };
     let folder = File::open(state)?;
     let _ = std::fs::remove_file(state.join(SOCKET));
@@ -140,19 +141,9 @@ pub fn main(state: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the limit of descriptors, because each connection needs some.
-fn raise_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
-}
-
 /// Locks the cluster's folder; `None` when another gateway runs.
 fn lock(state: &Path) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let file = options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(state.join(LOCK))?;
+    let file = folder::open_lock_file(&state.join(LOCK))?;
     let until = Instant::now() + PREDECESSOR_TIMEOUT;
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() >= until {

@@ -4,16 +4,14 @@ use super::pool::EndpointBody;
 use super::{RequestRoute, SharedIngress};
 use crate::object::io_error_text;
 use crate::runtime::proxied_headers::remove_hop_by_hop;
+use crate::runtime::upgrade::relay_upgraded;
 use http_body_util::{Either, Empty, Full};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
-use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::io::copy_bidirectional;
 
 /// Value of `TE` for a client that accepts trailers.
 const TRAILERS: &str = "trailers";
@@ -84,7 +82,7 @@ async fn forward(
         && let Some(client) = client
     {
         let server = hyper::upgrade::on(&mut response);
-        tokio::spawn(tunnel(client, server));
+        tokio::spawn(relay_upgraded(client, server));
         return Ok(response.map(|_| Either::Right(Full::default())));
     }
     remove_hop_by_hop(response.headers_mut());
@@ -167,13 +165,6 @@ fn join_cookies(headers: &mut HeaderMap) {
         && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
     {
         headers.insert(header::COOKIE, joined);
-    }
-}
-
-/// Copies bytes in both directions after both sides have switched protocols.
-async fn tunnel(client: OnUpgrade, server: OnUpgrade) {
-    if let (Ok(client), Ok(server)) = (client.await, server.await) {
-        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
     }
 }
 

@@ -12,6 +12,7 @@ use super::stream::AnswerStream;
 use crate::object::{Reason, Status};
 use crate::runtime::https::trust::TlsClientKey;
 use crate::runtime::proxied_headers::remove_hop_by_hop;
+use crate::runtime::upgrade::relay_upgraded;
 use crate::serve::answer::{UNREACHABLE, too_many_requests};
 use crate::serve::target::{ProxyTarget, ProxyTls};
 use bytes::Bytes;
@@ -22,8 +23,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::copy_bidirectional;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 /// Time limit for the head of a response.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -89,7 +89,11 @@ pub async fn forward(
     let mut response = answered.map_err(|_| unreachable("net/http: request canceled"))?.map_err(failed)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let server = hyper::upgrade::on(&mut response);
-        tokio::spawn(relay_upgraded(head.upgrade, server, permit, active));
+        let client = head.upgrade;
+        tokio::spawn(async move {
+            relay_upgraded(client, server).await;
+            drop((permit, active));
+        });
         return Ok(response.map(|_| AnswerStream::Ended));
     }
     let (mut head, body) = response.into_parts();
@@ -100,15 +104,6 @@ pub async fn forward(
         None => AnswerStream::Proxied { read: Bytes::new(), body, _permit: permit },
     };
     Ok(Response::from_parts(head, body))
-}
-
-/// Copies between the client and the other server, after both have changed the protocol, until one of them ends the connection.
-async fn relay_upgraded(client: OnUpgrade, server: OnUpgrade, permit: OwnedSemaphorePermit, active: ActiveRequest) {
-    if let (Ok(client), Ok(server)) = tokio::join!(client, server) {
-        // A connection that breaks is not an error of this server.
-        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
-    }
-    drop((permit, active));
 }
 
 /// Returns the headers for the other server: the client's without those of its connection, but for a change of protocol that it asks for.

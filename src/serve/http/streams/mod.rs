@@ -16,18 +16,16 @@ mod watch;
 
 use super::connections::ActiveRequest;
 use super::stream::AnswerStream;
+use crate::client::websocket::accepted_key;
 use crate::object::{Reason, Status};
 use crate::serve::answer::too_many_requests;
 use crate::serve::request::{UpgradeProtocol, UpgradeRequest};
 use crate::serve::target::StreamTarget;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use channels::SessionChannels;
 use forwarding::ForwardingCodec;
 use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Response};
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use socket::MessageSocket;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -142,9 +140,8 @@ fn accept(asked: &UpgradeRequest, subprotocol: Option<&str>) -> Result<Response<
     let response = Response::builder().status(101).header("Connection", "Upgrade");
     let response = match asked.protocol {
         UpgradeProtocol::WebSocket => {
-            let accept = [asked.key.as_bytes(), b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
-            let accept = BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &accept));
-            let response = response.header("Upgrade", "websocket").header("Sec-WebSocket-Accept", accept);
+            let response =
+                response.header("Upgrade", "websocket").header("Sec-WebSocket-Accept", accepted_key(&asked.key));
             subprotocol.iter().fold(response, |response, name| response.header("Sec-WebSocket-Protocol", *name))
         }
         UpgradeProtocol::Spdy => {

@@ -46,7 +46,7 @@ pub async fn serve(target: ContainerTarget, mut channels: SessionChannels) {
             json!({"metadata": {}, "status": "Success"})
         }
         SessionEnd::Exited(code) => non_zero_exit(&command, code),
-        SessionEnd::Missing => internal(format!("unable to upgrade connection: container not found ({container:?})")),
+        SessionEnd::Missing => internal(session::session_not_possible(&container)),
         SessionEnd::Failed(why) => internal(format!("error {verb} container: {why}")),
     };
     channels.finish(&status).await;

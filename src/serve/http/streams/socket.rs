@@ -2,9 +2,9 @@
 
 use super::byte_socket::ByteSocket;
 use super::spdy::FrameWriter;
+use crate::client::websocket::{UpgradedSocket, send_message};
 use bytes::Bytes;
 use futures_core::Stream;
-use futures_sink::Sink;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::timeout;
-use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder, WebSocketStream};
+use tokio_websockets::{CloseCode, Config, Limits, Message, ServerBuilder};
 
 /// Maximum length of a received message, in bytes.
 const MAX_MESSAGE: usize = 1 << 20;
@@ -25,7 +25,7 @@ const PING: u32 = 2;
 /// A connection over which messages are exchanged.
 pub enum MessageSocket {
     /// Messages of WebSocket.
-    WebSocket(Box<WebSocketStream<TokioIo<Upgraded>>>),
+    WebSocket(Box<UpgradedSocket>),
     /// Bytes that are frames of SPDY.
     Spdy(ByteSocket),
 }
@@ -65,7 +65,9 @@ impl MessageSocket {
     /// Sends a binary message, or bytes, and waits until the connection has taken it.
     pub async fn send(&mut self, payload: Bytes) -> io::Result<()> {
         match self {
-            MessageSocket::WebSocket(stream) => send_message(stream, Message::binary(payload)).await,
+            MessageSocket::WebSocket(stream) => {
+                send_message(stream, Message::binary(payload)).await.map_err(io::Error::other)
+            }
             MessageSocket::Spdy(bytes) => bytes.send(&payload).await,
         }
     }
@@ -73,7 +75,9 @@ impl MessageSocket {
     /// Sends a message of text; over SPDY, its bytes.
     pub async fn send_text(&mut self, text: String) -> io::Result<()> {
         match self {
-            MessageSocket::WebSocket(stream) => send_message(stream, Message::text(text)).await,
+            MessageSocket::WebSocket(stream) => {
+                send_message(stream, Message::text(text)).await.map_err(io::Error::other)
+            }
             MessageSocket::Spdy(bytes) => bytes.send(text.as_bytes()).await,
         }
     }
@@ -81,7 +85,9 @@ impl MessageSocket {
     /// Sends a ping, which fails when the client is gone.
     pub async fn ping(&mut self) -> io::Result<()> {
         match self {
-            MessageSocket::WebSocket(stream) => send_message(stream, Message::ping(Bytes::new())).await,
+            MessageSocket::WebSocket(stream) => {
+                send_message(stream, Message::ping(Bytes::new())).await.map_err(io::Error::other)
+            }
             MessageSocket::Spdy(bytes) => bytes.send(&FrameWriter::encode_ping(PING)).await,
         }
     }
@@ -98,13 +104,7 @@ impl MessageSocket {
     }
 }
 
-async fn send_message(stream: &mut WebSocketStream<TokioIo<Upgraded>>, message: Message) -> io::Result<()> {
-    poll_fn(|context| Pin::new(&mut *stream).poll_ready(context)).await.map_err(io::Error::other)?;
-    Pin::new(&mut *stream).start_send(message).map_err(io::Error::other)?;
-    poll_fn(|context| Pin::new(&mut *stream).poll_flush(context)).await.map_err(io::Error::other)
-}
-
-async fn close_web_socket(mut stream: WebSocketStream<TokioIo<Upgraded>>) {
+async fn close_web_socket(mut stream: UpgradedSocket) {
     let message = Message::close(Some(CloseCode::NORMAL_CLOSURE), "");
     if send_message(&mut stream, message).await.is_ok() {
         while poll_fn(|context| Pin::new(&mut stream).poll_next(context)).await.is_some_and(|read| read.is_ok()) {}
