@@ -9,7 +9,6 @@ use crate::go::fmt;
 use crate::go::json::{to_json, to_json_pretty};
 use crate::go::jsonpath::{JsonPathTemplate, MissingKeys};
 use crate::go::template::GoTemplate;
-use crate::object::Object;
 use crate::object::yaml::to_yaml;
 use serde_json::{Value, json};
 
@@ -301,11 +300,6 @@ pub fn kind_in_names(api_version: &str, kind: &str) -> String {
         Some((group, _)) => format!("{kind}.{group}"),
         None => kind,
     }
-}
-
-/// Like [`name`], for an [`Object`].
-pub fn name_of(object: &Object) -> String {
-    name(&object.0)
 }
 
 fn failed(source: &str, error: &str, value: &Value) -> String {

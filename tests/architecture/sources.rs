@@ -27,6 +27,7 @@ pub struct Source {
 pub struct Named {
     pub line: usize,
     pub path: Vec<String>,
+    pub is_export: bool,
 }
 
 impl Source {
@@ -184,7 +185,7 @@ fn resolve(sources: &mut [Source]) {
 fn resolve_name(tree: &Tree, source: &Source, written: &Written) -> Option<Named> {
     let module: Vec<String> = source.module.iter().chain(&written.module).cloned().collect();
     let path = full_path(tree, &module, &written.path, 0)?;
-    Some(Named { line: written.line, path })
+    Some(Named { line: written.line, path, is_export: written.is_export })
 }
 
 /// Maximum number of aliases and re-exports that are followed.

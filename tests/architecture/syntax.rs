@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, BinOp, Expr, Ident, Item, Lit, Meta, UseTree};
+use syn::{Attribute, BinOp, Expr, Ident, Item, Lit, Meta, UseTree, Visibility};
 
 #[derive(Default)]
 pub struct Parsed {
@@ -23,6 +23,8 @@ pub struct Parsed {
     pub unsafe_lines: Vec<usize>,
     /// Called methods, except in tests.
     pub methods: Vec<(usize, String)>,
+    /// Public functions, constants and statics, except in tests.
+    pub public_items: Vec<PublicItem>,
     /// Sums and differences, except in tests.
     pub sums: Vec<Sum>,
 }
@@ -45,6 +47,18 @@ pub struct Written {
     /// Its parts; `::name` begins with an empty part, and a macro's last part ends with `!`.
     pub path: Vec<String>,
     pub is_test: bool,
+    /// Whether `pub use` names it, which alone does not use it.
+    pub is_export: bool,
+}
+
+/// A public function, constant or static.
+pub struct PublicItem {
+    pub line: usize,
+    pub name: String,
+    /// The module within the file.
+    pub module: Vec<String>,
+    /// Whether it belongs to a type or a trait.
+    pub is_associated: bool,
 }
 
 pub struct Function {
@@ -84,7 +98,7 @@ pub enum StaticKind {
 
 pub fn parse(text: &str) -> syn::Result<Parsed> {
     let file = syn::parse_file(text)?;
-    let mut visitor = Visitor { parsed: Parsed::default(), module: Vec::new(), tests: 0 };
+    let mut visitor = Visitor { parsed: Parsed::default(), module: Vec::new(), tests: 0, is_export: false };
     visitor.parsed.modules.insert(Vec::new(), Module::default());
     visitor.visit_file(&file);
     Ok(visitor.parsed)
@@ -95,6 +109,8 @@ struct Visitor {
     module: Vec<String>,
     /// The nesting depth of items that are compiled for tests only.
     tests: usize,
+    /// Whether it reads a `pub use`.
+    is_export: bool,
 }
 
 fn line(span: Span) -> usize {
@@ -124,6 +140,10 @@ fn attributes_of(item: &Item) -> &[Attribute] {
         Item::Use(item) => &item.attrs,
         _ => &[],
     }
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
 }
 
 /// Returns the path of a constant, or of a called function.
@@ -162,8 +182,8 @@ impl Visitor {
     }
 
     fn write(&mut self, line: usize, path: Vec<String>) {
-        let (module, is_test) = (self.module.clone(), self.tests > 0);
-        self.parsed.written.push(Written { line, module, path, is_test });
+        let (module, is_test, is_export) = (self.module.clone(), self.tests > 0, self.is_export);
+        self.parsed.written.push(Written { line, module, path, is_test, is_export });
     }
 
     fn import(&mut self, prefix: &mut Vec<String>, tree: &UseTree) {
@@ -235,7 +255,8 @@ impl Visitor {
                         self.parsed.methods.push((line, path.remove(0)));
                     }
                 }
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+                TokenTree::Literal(literal) => self.read_format(literal),
+                TokenTree::Punct(_) => {}
             }
             at += 1;
         }
@@ -275,19 +296,39 @@ impl Visitor {
     }
 
     fn define(&mut self, item: &Item) {
-        let (name, public) = match item {
-            Item::Const(item) => (&item.ident, None),
-            Item::Enum(item) => (&item.ident, Some(&item.vis)),
-            Item::Fn(item) => (&item.sig.ident, None),
-            Item::Static(item) => (&item.ident, None),
-            Item::Struct(item) => (&item.ident, Some(&item.vis)),
-            Item::Trait(item) => (&item.ident, Some(&item.vis)),
-            Item::Type(item) => (&item.ident, Some(&item.vis)),
+        let (name, visibility, is_type) = match item {
+            Item::Const(item) => (&item.ident, &item.vis, false),
+            Item::Enum(item) => (&item.ident, &item.vis, true),
+            Item::Fn(item) => (&item.sig.ident, &item.vis, false),
+            Item::Static(item) => (&item.ident, &item.vis, false),
+            Item::Struct(item) => (&item.ident, &item.vis, true),
+            Item::Trait(item) => (&item.ident, &item.vis, true),
+            Item::Type(item) => (&item.ident, &item.vis, true),
             _ => return,
         };
         self.scope().items.insert(name.to_string());
-        if matches!(public, Some(syn::Visibility::Public(_))) && self.module.is_empty() {
+        if is_public(visibility) && is_type && self.module.is_empty() {
             self.parsed.public_types.push((line(name.span()), name.to_string()));
+        } else if is_public(visibility) && !is_type {
+            self.define_public(name, false);
+        }
+    }
+
+    fn define_public(&mut self, name: &Ident, is_associated: bool) {
+        if self.tests == 0 {
+            let (line, name, module) = (line(name.span()), name.to_string(), self.module.clone());
+            self.parsed.public_items.push(PublicItem { line, name, module, is_associated });
+        }
+    }
+
+    /// Reads the names between the braces of a format string.
+    fn read_format(&mut self, literal: &proc_macro2::Literal) {
+        for part in literal.to_string().split('{').skip(1) {
+            let is_name = |letter: &char| letter.is_alphanumeric() || *letter == '_';
+            let name: String = part.chars().take_while(is_name).collect();
+            if name.starts_with(char::is_alphabetic) {
+                self.write(line(literal.span()), vec![name]);
+            }
         }
     }
 }
@@ -321,7 +362,9 @@ impl<'ast> Visit<'ast> for Visitor {
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         let mut prefix: Vec<String> = item.leading_colon.iter().map(|_| String::new()).collect();
+        self.is_export = is_public(&item.vis);
         self.import(&mut prefix, &item.tree);
+        self.is_export = false;
     }
 
     fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
@@ -351,11 +394,22 @@ impl<'ast> Visit<'ast> for Visitor {
         let for_tests = usize::from(is_for_tests(&item.attrs));
         self.tests += for_tests;
         self.read_function(&item.sig.ident, &item.attrs, Some(&item.block));
+        if is_public(&item.vis) {
+            self.define_public(&item.sig.ident, true);
+        }
         visit::visit_impl_item_fn(self, item);
         self.tests -= for_tests;
     }
 
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        if is_public(&item.vis) {
+            self.define_public(&item.ident, true);
+        }
+        visit::visit_impl_item_const(self, item);
+    }
+
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.define_public(&item.sig.ident, true);
         self.read_function(&item.sig.ident, &item.attrs, item.default.as_ref());
         visit::visit_trait_item_fn(self, item);
     }
@@ -397,6 +451,15 @@ impl<'ast> Visit<'ast> for Visitor {
         let parts = path.leading_colon.iter().map(|_| String::new()).chain(parts).collect();
         self.write(line(path.span()), parts);
         visit::visit_path(self, path);
+    }
+
+    /// Reads the names of constants in patterns.
+    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
+        let name = pattern.ident.to_string();
+        if name.starts_with(char::is_uppercase) {
+            self.write(line(pattern.ident.span()), vec![name]);
+        }
+        visit::visit_pat_ident(self, pattern);
     }
 
     fn visit_macro(&mut self, called: &'ast syn::Macro) {

@@ -13,13 +13,12 @@ use crate::apiserver::user::User;
 use crate::cel::foreign::authorizer::{AccessQuestion, Authorize, Decision};
 use crate::cel::library::authorizer;
 use crate::cel::{CALL_LIMIT, CONDITIONS_BUDGET, Context, EvalError, Value};
+use crate::kinds::custom::rules::NO_BUDGET;
 use crate::kinds::shared::policy_programs::{Expression, NAMESPACE, REQUEST};
 use crate::object::{Key, Object, Resource};
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 use std::sync::Arc;
-
-const NO_BUDGET: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// A request with the data that expressions see besides its objects.
 pub struct Activation<'a> {

@@ -148,11 +148,6 @@ pub fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Whether the pod may be given traffic.
-pub fn is_ready(pod: &Pod) -> bool {
-    condition(pod, "Ready").is_some_and(|condition| condition.status == "True")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ mod update;
 pub mod volumes;
 pub mod warnings;
 
-pub use facts::{PodRequests, condition, is_ready, qos_class, requests};
+pub use facts::{PodRequests, condition, qos_class, requests};
 pub use security::SAFE_SYSCTLS;
 
 use super::catalogue::typed::{self, DecodeError};

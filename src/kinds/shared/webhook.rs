@@ -42,6 +42,8 @@ macro_rules! configuration {
         pub const KIND: $crate::kinds::Kind = $crate::kinds::Kind {
             namespaced: false,
             categories: &["api-extensions"],
+            merge_rules: &$crate::kinds::webhook::MERGE_RULES,
+            shape: &$crate::kinds::webhook::SHAPE,
             status: false,
             unconditional_update: false,
             ..$crate::kinds::Kind::new::<$kind>(
@@ -325,7 +327,9 @@ fn check_path(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 #[cfg(test)]
 mod tests {
+    use crate::kinds::merge_rules::schema_for;
     use crate::kinds::testing;
+    use crate::object::merge::strategic_merge;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
     use serde_json::{Value, json};
 
@@ -339,6 +343,20 @@ mod tests {
         let body = json!({"metadata": {"name": "a"}, "webhooks": [hook]});
         let errors = testing::field_errors::<ValidatingWebhookConfiguration>(&body, None);
         errors.into_iter().map(|error| error.field.replacen("webhooks[0].", "", 1)).collect()
+    }
+
+    #[test]
+    fn patches_merge_webhooks_by_name() {
+        let hooks = |names: &[&str]| -> Vec<Value> { names.iter().map(|name| json!({"name": name})).collect() };
+        for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+            let schema = schema_for("admissionregistration.k8s.io/v1", kind).unwrap();
+            let (old, patch) = (json!({"webhooks": hooks(&["a", "b"])}), json!({"webhooks": hooks(&["b", "c"])}));
+            let merged = strategic_merge(&old, &patch, schema).unwrap();
+            let mut names: Vec<&str> =
+                merged["webhooks"].as_array().unwrap().iter().filter_map(|hook| hook["name"].as_str()).collect();
+            names.sort_unstable();
+            assert_eq!(names, ["a", "b", "c"], "{kind}");
+        }
     }
 
     #[test]

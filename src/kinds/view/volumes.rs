@@ -365,8 +365,3 @@ fn csi(out: &mut Describe, source: &Value) {
         }
     }
 }
-
-/// Prints access modes as Go does: `[ReadWriteOnce]`.
-pub fn access_modes(claim: &Value) -> String {
-    go_list(&claim.texts("spec.accessModes"))
-}
