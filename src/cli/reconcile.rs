@@ -579,5 +579,5 @@ fn tell_idle(idle: Idle) {
 }
 
 fn print_line(log_sink: &mut dyn FnMut(&LogLine), text: String) {
-    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, level: LogLevel::Action });
+    log_sink(&LogLine::own_action(Time::now(), text));
 }

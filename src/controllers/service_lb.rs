@@ -53,7 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 fn has_local_node(world: &World) -> bool {
-    world.facts.nodes.values().any(|node| node.ours && !node.is_simulated)
+    world.facts.real_nodes().next().is_some()
 }
 
 fn with_status(service: &Object, balancer: serde_json::Value) -> WriteVerb {

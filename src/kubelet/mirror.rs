@@ -67,8 +67,7 @@ fn create(world: &World, key: &Key, pod: &StaticPod, plan: &mut Plan) {
 
 fn write_mirror(world: &World, pod: &StaticPod, plan: &mut Plan) {
     let name = pod.object.text(&["spec", "nodeName"]).unwrap_or_default();
-    let ours = world.facts.nodes.get(name).is_some_and(|node| node.ours);
-    let Some(node) = world.find("nodes", "", name).filter(|_| ours) else {
+    let Some(node) = world.find("nodes", "", name).filter(|_| world.facts.runs_node(name)) else {
         return plan.wait("its Node does not exist");
     };
     let mut mirror = (*pod.object).clone();

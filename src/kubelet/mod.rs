@@ -164,8 +164,7 @@ fn is_at_rest(world: &World, row: &Row) -> bool {
 
 /// Whether a pod is bound to a node of this control plane.
 fn is_ours(world: &World, pod: &Row) -> bool {
-    let node = || world.facts.nodes.get(pod.pod()?.node.as_ref()?);
-    node().is_some_and(|node| node.ours)
+    pod.pod().and_then(|pod| pod.node.as_ref()).is_some_and(|node| world.facts.runs_node(node))
 }
 
 /// Returns a pod and its node, if the node belongs to this control plane.

@@ -44,8 +44,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 
 fn desired_ports(world: &World, row: &Row) -> Vec<HostPort> {
     let pod = row.pod();
-    let node = pod.and_then(|pod| pod.node.as_ref()).and_then(|node| world.facts.nodes.get(node));
-    let is_here = node.is_some_and(|node| node.ours && !node.is_simulated);
+    let is_here = pod.and_then(|pod| pod.node.as_ref()).is_some_and(|node| world.facts.runs_real_node(node));
     if !is_here || !needs_host_port(row) {
         return Vec::new();
     }

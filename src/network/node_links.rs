@@ -35,7 +35,7 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let row = world.get(key);
-    if is_ours(world, &key.name) {
+    if world.facts.runs_node(&key.name) {
         let end = row.and_then(|row| link_end(row));
         if end.is_some() && end != world.orders.link_end {
             plan.effects.push(Effect::AcceptLinks(end));
@@ -85,11 +85,7 @@ fn report_links(world: &World, row: &Row, plan: &mut Plan) {
 }
 
 fn own_nodes(world: &World) -> impl Iterator<Item = &Row> {
-    world.list(NODES).filter(|row| is_ours(world, &row.key.name)).map(|row| &**row)
-}
-
-fn is_ours(world: &World, node: &Str) -> bool {
-    world.facts.nodes.get(node).is_some_and(|facts| facts.ours)
+    world.list(NODES).filter(|row| world.facts.runs_node(&row.key.name)).map(|row| &**row)
 }
 
 fn link_end(row: &Row) -> Option<LinkEnd> {
@@ -99,7 +95,7 @@ fn link_end(row: &Row) -> Option<LinkEnd> {
 
 /// Returns the link to another machine; `None` for a node of this machine, and where one of the two has none.
 pub(super) fn find_link(world: &World, row: &Row) -> Option<NodeLink> {
-    if is_ours(world, &row.key.name) || row.is_deleting() {
+    if world.facts.runs_node(&row.key.name) || row.is_deleting() {
         return None;
     }
     let LinkEnd { address, pods } = link_end(row)?;

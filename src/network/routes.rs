@@ -195,16 +195,12 @@ fn drop_other_machines(world: &World, slice: &mut Object) {
 fn is_other_machine(world: &World, node: &str) -> bool {
     let is_joined = |row: &Row| row.node().is_some_and(|node| node.is_joined);
     let has_end = |row: &Row| row.node().is_some_and(|node| node.link.is_some());
-    let has_joined = || world.list("nodes").any(|row| is_joined(row) && is_here(world, &row.key.name));
-    !is_here(world, node)
+    let has_joined = || world.list("nodes").any(|row| is_joined(row) && world.facts.runs_node(&row.key.name));
+    !world.facts.runs_node(node)
         && match world.find("nodes", "", node) {
             Some(row) => find_link(world, row).is_none() && (is_joined(row) || has_end(row) || has_joined()),
             None => world.list("nodes").any(|row| is_joined(row)),
         }
-}
-
-fn is_here(world: &World, node: &str) -> bool {
-    world.facts.nodes.get(node).is_some_and(|facts| facts.ours)
 }
 
 /// Removes endpoints on simulated nodes and on linked machines; all other nodes are this machine.

@@ -12,7 +12,7 @@ pub use super::settings::ControlSettings;
 use super::start_code::StartCode;
 use super::store_files::{StoreFiles, wal_path};
 use super::tick::{self, TickBudget, TickError};
-use super::{LogLevel, LogLine, LogSink, node_lease, plane_notes};
+use super::{LogLine, LogSink, RECONCILE, node_lease, plane_notes};
 use crate::apiserver::outside::{Answer, QuestionId};
 use crate::apiserver::{Api, api};
 use crate::kubelet::manifests;
@@ -411,7 +411,7 @@ impl ControlLoop {
 
     fn reopen(&mut self) -> anyhow::Result<()> {
         retry_until_writable(|| {
-            self.api = Api::open(&self.settings.state, OpenMode::Existing, tick::ACTOR)?;
+            self.api = Api::open(&self.settings.state, OpenMode::Existing, RECONCILE)?;
             Ok(self.api.store_mut().reopen(Duration::from_secs(10))?)
         })?;
         self.files = StoreFiles::identify(self.api.store().path());
@@ -453,5 +453,5 @@ impl ControlLoop {
 }
 
 fn log_text(log_sink: &mut LogSink<'_>, text: String) {
-    log_sink(&LogLine { at: Time::now(), by: "reconcile", about: None, text, level: LogLevel::Action });
+    log_sink(&LogLine::own_action(Time::now(), text));
 }

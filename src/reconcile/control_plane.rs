@@ -201,13 +201,7 @@ impl ControlPlane {
 
     /// Logs a text for users with the next tick.
     pub fn log_text(&mut self, now: Time, text: &str) {
-        self.news.push(LogLine {
-            at: now,
-            by: "reconcile",
-            about: None,
-            text: text.to_owned(),
-            level: LogLevel::Action,
-        });
+        self.news.push(LogLine::own_action(now, text.to_owned()));
     }
 
     /// Adds an event to this machine's Node for each missing capability.

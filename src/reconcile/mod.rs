@@ -38,6 +38,9 @@ mod waiting_plans;
 
 use crate::object::{Key, Time};
 
+/// The name under which `reconcile` itself writes and logs.
+pub const RECONCILE: &str = "reconcile";
+
 /// One action or event, as a log line for users.
 #[derive(Clone, Debug)]
 pub struct LogLine {
@@ -51,6 +54,13 @@ pub struct LogLine {
     pub text: String,
     /// Its importance.
     pub level: LogLevel,
+}
+
+impl LogLine {
+    /// A line of `reconcile` itself about an action.
+    pub fn own_action(at: Time, text: String) -> LogLine {
+        LogLine { at, by: RECONCILE, about: None, text, level: LogLevel::Action }
+    }
 }
 
 /// Importance of a line.

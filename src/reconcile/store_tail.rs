@@ -1,5 +1,6 @@
 //! From the store's log to the World, and from a changed row to the keys that it concerns.
 
+use super::RECONCILE;
 use super::queue::{Fault, Item, WorkQueue};
 use crate::apiserver;
 use crate::kinds::custom::{self, DEFINITIONS};
@@ -36,7 +37,7 @@ pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<LoadProblems, Sto
             world.put(stored.key, stored.body);
         });
         if let Err(text) = put {
-            problems.faults.push(Fault { by: "reconcile", about, text });
+            problems.faults.push(Fault { by: RECONCILE, about, text });
         }
     }
     Ok(problems)
@@ -89,7 +90,7 @@ pub fn catch_up(
             let before = world.get(&key).cloned();
             let taken = contain(|| apply_change(world, &entry.change));
             if let Err(text) = taken {
-                queue.note_fault(Fault { by: "reconcile", about: key.clone(), text });
+                queue.note_fault(Fault { by: RECONCILE, about: key.clone(), text });
             }
             queue_concerned(world, loops, queue, (before.as_ref(), &key), None, now);
             if expressions::RESOURCES.contains(&key.resource.0) {

@@ -9,7 +9,7 @@ use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
 use super::stage_write::stage_write;
 use super::waiting_plans::{PlanInputs, WaitingPlans};
-use super::{LogLevel, LogLine, LogSink, retention, store_tail};
+use super::{LogLevel, LogLine, LogSink, RECONCILE, retention, store_tail};
 use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::outside::WriteInputs;
 use crate::apiserver::rules::{freed_space, metadata};
@@ -171,9 +171,6 @@ pub fn read_epoch(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
 
 /// Reason of the event for a panic while planning an object.
 pub const INTERNAL_ERROR: &str = "InternalError";
-
-/// Name of the writer in the store's log.
-pub const ACTOR: &str = "reconcile";
 
 impl Tick<'_> {
     /// Plans and commits the due keys. Returns the effects to carry out. The commit survives a crash of this process; to survive a power
@@ -501,7 +498,7 @@ impl Tick<'_> {
             txn.allow_reserve();
         }
         for key in self.world.staged() {
-            let actor = plans.writers.get(&key).copied().unwrap_or(ACTOR);
+            let actor = plans.writers.get(&key).copied().unwrap_or(RECONCILE);
             let before = self.world.row_before_stage(&key);
             let after = self.world.get(&key);
             // An object that was deleted and created again within this tick (with another uid) has two rows in the log.

@@ -36,6 +36,23 @@ pub struct Facts {
     pub inventory_complete: bool,
 }
 
+impl Facts {
+    /// Whether this control plane runs a node, be it simulated.
+    pub fn runs_node(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|node| node.ours)
+    }
+
+    /// Whether a node is one of this control plane, on a real machine.
+    pub fn runs_real_node(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(NodeFacts::is_real)
+    }
+
+    /// The nodes of this control plane on real machines.
+    pub fn real_nodes(&self) -> impl Iterator<Item = &Str> {
+        self.nodes.iter().filter(|(_, node)| node.is_real()).map(|(name, _)| name)
+    }
+}
+
 /// Facts about pods by uid. Also indexes the uids by name (a pod that was deleted and created again has two for a while), and counts
 /// the pods
 /// at each address, because every start needs a free one.
@@ -170,6 +187,12 @@ pub struct NodeFacts {
     pub is_simulated: bool,
     /// Time of the last heartbeat.
     pub heartbeat: Option<Time>,
+}
+
+impl NodeFacts {
+    fn is_real(&self) -> bool {
+        self.ours && !self.is_simulated
+    }
 }
 
 /// Facts about a pod on the machine.

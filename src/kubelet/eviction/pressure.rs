@@ -27,8 +27,7 @@ fn reports(world: &World, report: &AppliedReport) -> Vec<Key> {
         AppliedReport::Usage(_) => world.facts.pressure.due(&world.settings.eviction).is_some(),
         _ => false,
     };
-    let ours = world.facts.nodes.iter().filter(|(_, facts)| is_due && facts.ours && !facts.is_simulated);
-    ours.map(|(name, _)| Key::new(Resource("nodes"), "", name)).collect()
+    world.facts.real_nodes().filter(|_| is_due).map(|name| Key::new(Resource("nodes"), "", name)).collect()
 }
 
 /// Maximum wait for measurements of pods; after that an eviction uses those that have arrived.
@@ -68,7 +67,8 @@ fn concerns(world: &World, row: &Row) -> Vec<Key> {
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let node = world.get(key).filter(|row| !row.is_deleting());
-    let Some(node) = node.filter(|row| is_real(world, &row.key.name) && world.facts.pressure.at.is_some()) else {
+    let Some(node) = node.filter(|row| world.facts.runs_real_node(&row.key.name) && world.facts.pressure.at.is_some())
+    else {
         return plan;
     };
     update_conditions(world, node, &mut plan);
@@ -76,10 +76,6 @@ fn plan(world: &World, key: &Key) -> Plan {
         evict(world, node, line, &mut plan);
     }
     plan
-}
-
-fn is_real(world: &World, node: &str) -> bool {
-    world.facts.nodes.get(node).is_some_and(|facts| facts.ours && !facts.is_simulated)
 }
 
 /// Brings the node's conditions up to date.

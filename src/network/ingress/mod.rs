@@ -175,7 +175,7 @@ fn write_status(world: &World, row: &Row, ingress_route: Option<&IngressRoute>, 
         }
         return;
     };
-    if !world.facts.nodes.values().any(|node| node.ours && !node.is_simulated) {
+    if world.facts.real_nodes().next().is_none() {
         return;
     }
     let is_secure = !ingress_route.certificates.is_empty();

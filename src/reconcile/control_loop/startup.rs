@@ -14,7 +14,7 @@ use crate::reconcile::retry::retry_until_writable;
 use crate::reconcile::settings::ControlSettings;
 use crate::reconcile::start_code::StartCode;
 use crate::reconcile::store_files::StoreFiles;
-use crate::reconcile::{activity_log, node, store_tail, tick};
+use crate::reconcile::{RECONCILE, activity_log, node, store_tail};
 use crate::runtime;
 use crate::runtime::machine::Machine;
 use crate::runtime::manifests::ManifestWatch;
@@ -31,7 +31,7 @@ impl ControlLoop {
         runtime::allocator::use_mimalloc();
         api.disable_webhooks();
         api.store_mut().allow_reserve(true);
-        api.name_writer(tick::ACTOR);
+        api.name_writer(RECONCILE);
         let (outbox, inbox) = channel();
         let is_none = settings.node.is_none();
         let pod_network = is_none || runtime::has_pod_network(shim_program(&settings));
