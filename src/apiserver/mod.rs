@@ -67,20 +67,6 @@ use crate::object::{Object, Status};
 use crate::world::Propagation;
 use std::sync::Arc;
 
-/// N of the cluster's 127.N.0.0/16, in the store's metadata.
-pub const NETWORK: &str = "network";
-/// The meta entry with the name of the node whose copy of another cluster a state is.
-pub const JOINED_NODE: &str = "joined-node";
-
-/// The meta entry with the configuration of the scheduler's profiles, as JSON; empty for Kubernetes' own.
-pub const PROFILES: &str = "scheduler";
-
-/// The meta entry with the names of the controllers that the control plane does not run, separated by commas.
-pub const LEFT_OUT: &str = "left-out";
-
-/// The moment of the nodes' last heartbeat, in the store's metadata.
-pub const HEARD: &str = "heartbeat";
-
 /// The writer, in the log, of the objects that every cluster begins with.
 pub const BOOTSTRAP: &str = "bootstrap";
 

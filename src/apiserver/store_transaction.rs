@@ -3,6 +3,7 @@
 //! Knows: how stored texts become objects, which leases and APIServices are computed and not stored, and the kinds and allocations that a
 //! transaction has changed. Never: decides when to commit; [`super::Api`] does. Start reading at [`WriteTxn`].
 
+use super::ApiResult;
 use super::aggregation::API_SERVICES;
 use super::authorization::cache::AccessCache;
 use super::authorization::check_verb;
@@ -16,11 +17,11 @@ use super::seen_objects::SeenObjects;
 use super::stored::{is_stored, object_of, objects_of, part_of, refused};
 use super::transaction::{ObjectVisitor, PageReader, Transaction};
 use super::user::User;
-use super::{ApiResult, HEARD, NETWORK};
 use crate::kinds::KindRegistry;
 use crate::kinds::custom::{DEFINITIONS, Uncompiled};
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Resource, Status, Time};
+use crate::store::meta_keys::{HEARD, NETWORK};
 use crate::store::{CommitError, ParkedTxn, Store, StoreRead, Txn};
 use crate::world::access::index::AccessIndex;
 use std::cell::Cell;

@@ -5,8 +5,8 @@ use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, Time, time};
 use crate::reconcile::leader;
-use crate::reconcile::plane_notes::HEARD;
 use crate::runtime::process;
+use crate::store::meta_keys::HEARD;
 
 /// The hint for a cluster whose control plane has ended.
 pub const NOTHING_CHANGES: &str =

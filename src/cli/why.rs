@@ -5,7 +5,6 @@ mod causes;
 use super::flags::PrintFlags;
 use super::targets::{self, Scope, TargetFlags};
 use super::{CliResult, CommandContext, Failure, globals};
-use crate::apiserver::NETWORK;
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::diagnosis::why::{
@@ -14,12 +13,12 @@ use crate::diagnosis::why::{
 };
 use crate::object::{Key, Resource, Str, Time, time};
 use crate::reconcile::node::{RUNTIME, SIMULATED};
-use crate::reconcile::plane_notes::{HEARD, LEFT_OUT};
 use crate::reconcile::{leader, store_tail};
 use crate::runtime::ports::{self, PortHolder};
 use crate::runtime::process::{self, ProcessIdentity};
 use crate::runtime::{GATEWAY, folder, has_gateway, logs, usage, wire};
 use crate::show::escape;
+use crate::store::meta_keys::{HEARD, LEFT_OUT, NETWORK};
 use crate::store::{OpenError, Store};
 use crate::world::usage::Throttling;
 use crate::world::{Phase, Row, World};

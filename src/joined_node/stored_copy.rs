@@ -4,9 +4,9 @@
 
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::stored_copy::CopyTxn;
-use crate::apiserver::{JOINED_NODE, NETWORK};
 use crate::kinds;
 use crate::object::{Key, Object, Resource};
+use crate::store::meta_keys::{JOINED_NODE, NETWORK};
 use crate::store::{StoreError, Txn};
 use serde_json::json;
 use std::collections::HashSet;

@@ -8,6 +8,7 @@
 use super::{LogLevel, LogLine};
 use crate::controllers;
 use crate::kinds;
+use crate::kinds::deployment::DEADLINE_EXCEEDED;
 use crate::object::{Key, Time, format_count};
 use crate::world::facts::{BuildStage, ProbeFacts};
 use crate::world::{
@@ -217,7 +218,7 @@ fn rollout_text(world: &World, key: &Key) -> Option<String> {
     let is_news = known.is_none_or(|known| known != (reason.clone(), message.clone()));
     match reason.as_str() {
         "NewReplicaSetAvailable" if is_news => Some(format!("rolled out: {message}")),
-        "ProgressDeadlineExceeded" if is_news => Some(format!("the rollout is stuck: {message}")),
+        DEADLINE_EXCEEDED if is_news => Some(format!("the rollout is stuck: {message}")),
         _ => None,
     }
 }

@@ -9,14 +9,12 @@ use super::store_tail::LoadProblems;
 use super::tick::{INTERNAL_ERROR, Tick, TickBudget, TickError, TickResult};
 use super::waiting_plans::WaitingPlans;
 use super::{LogLevel, LogLine, LogSink, activity_log, loops, node, store_tail};
-use crate::apiserver;
 use crate::apiserver::outside::{Answer, QuestionId};
-use crate::apiserver::tokens::keys::AUTHORITY;
 use crate::kubelet::manifests;
 use crate::object::{Key, Resource, Str, Time};
 use crate::runtime::Host;
 use crate::runtime::contain::contain;
-use crate::store::{Store, StoreError, StoreRead};
+use crate::store::{Store, StoreError, StoreRead, meta_keys};
 use crate::world::pressure::ResourceLevels;
 use crate::world::{
     AppliedReport, ClusterSettings, ContainerState, Effect, EventType, Loop, NodeFacts, PlannedEvent, PodFacts, Report,
@@ -111,9 +109,9 @@ impl ControlPlane {
     ) -> Result<(), StoreError> {
         let mut world = World::new(now);
         world.pack_texts();
-        let network = read.meta(apiserver::NETWORK)?;
+        let network = read.meta(meta_keys::NETWORK)?;
         let network = network.and_then(|text| text.parse().ok()).unwrap_or(world.settings.network);
-        let root_ca = read.meta(AUTHORITY)?.unwrap_or_default().into();
+        let root_ca = read.meta(meta_keys::AUTHORITY)?.unwrap_or_default().into();
         world.settings = ClusterSettings { network, backoff_seconds, root_ca, ..self.world.settings.clone() };
         world.facts.statics = std::mem::take(&mut self.world.facts.statics);
         let LoadProblems { profiles, faults } = store_tail::load(read, &mut world)?;

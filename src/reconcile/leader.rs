@@ -5,10 +5,10 @@
 //! that
 //! was paused and replaced can do nothing.
 
-use super::tick::{EPOCH, WRITE_LOCK_TIMEOUT, read_epoch};
-use crate::apiserver::HEARD;
+use super::tick::{WRITE_LOCK_TIMEOUT, read_epoch};
 use crate::object::Time;
 use crate::runtime::folder;
+use crate::store::meta_keys::{EPOCH, HEARD};
 use crate::store::{CLAIM_LEASE, ClaimRenewal, LeaderClaim, OVERTAKEN, Store, StoreRead, StoreResult};
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};

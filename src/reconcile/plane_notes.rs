@@ -2,11 +2,9 @@
 //!
 //! Never: waits long for another writer. Start reading at [`note_heartbeat`].
 
-pub use crate::apiserver::{HEARD, LEFT_OUT};
-
 use super::{loops, tick};
-use crate::apiserver;
 use crate::object::Time;
+use crate::store::meta_keys::{HEARD, LEFT_OUT, PROFILES};
 use crate::store::{Store, StoreError, StoreRead};
 use crate::world::Loop;
 use anyhow::Context;
@@ -17,7 +15,7 @@ pub fn note_settings(store: &mut Store, scheduler: &str, loops: &[&'static Loop]
     let disabled = loops::disabled_controllers(loops).join(",");
     let mut txn = store.write(Duration::from_secs(10))?;
     let mut is_news = false;
-    for (entry, text) in [(apiserver::PROFILES, scheduler), (LEFT_OUT, disabled.as_str())] {
+    for (entry, text) in [(PROFILES, scheduler), (LEFT_OUT, disabled.as_str())] {
         if txn.meta(entry)?.unwrap_or_default() != text {
             txn.set_meta(entry, text)?;
             is_news = true;

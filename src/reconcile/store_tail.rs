@@ -2,13 +2,12 @@
 
 use super::RECONCILE;
 use super::queue::{Fault, Item, WorkQueue};
-use crate::apiserver;
 use crate::kinds::custom::{self, DEFINITIONS};
 use crate::kinds::shared::expressions;
 use crate::object::{Key, Time};
 use crate::runtime::contain::contain;
 use crate::scheduler;
-use crate::store::{ChangeKind, StoreError, StoreRead};
+use crate::store::{ChangeKind, StoreError, StoreRead, meta_keys};
 use crate::world::{Loop, Row, RowChange, WaitFilter, World};
 use serde_json::Value;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ const BATCH: usize = 2000;
 pub fn load(read: &dyn StoreRead, world: &mut World) -> Result<LoadProblems, StoreError> {
     world.revision = read.revision()?;
     let mut problems = LoadProblems::default();
-    if let Some(text) = read.meta(apiserver::PROFILES)?.filter(|text| !text.is_empty()) {
+    if let Some(text) = read.meta(meta_keys::PROFILES)?.filter(|text| !text.is_empty()) {
         let config = serde_json::from_str(&text).map_err(|error| error.to_string());
         match config.and_then(|config: Value| scheduler::config::profiles(&config).map_err(|error| error.to_string())) {
             Ok(profiles) => world.settings.profiles = profiles.into(),

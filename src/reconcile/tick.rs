@@ -16,7 +16,7 @@ use crate::apiserver::rules::{freed_space, metadata};
 use crate::apiserver::user::User;
 use crate::object::{Key, Object, Status, Str, Time};
 use crate::runtime::contain::contain;
-use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn};
+use crate::store::{CommitError, ContainerAttempt, Store, StoreError, StoreRead, Txn, meta_keys};
 use crate::world::{Effect, EventType, Loop, Memory, Plan, PlannedEvent, Row, World, WriteVerb};
 use hashbrown::{HashMap, HashSet};
 use jiff::SignedDuration;
@@ -161,12 +161,9 @@ impl From<StoreError> for TickError {
     }
 }
 
-/// The meta entry that holds the highest epoch.
-pub const EPOCH: &str = "epoch";
-
 /// Reads the epoch of the leading control plane from the store.
 pub fn read_epoch(read: &dyn StoreRead) -> Result<Option<u64>, StoreError> {
-    Ok(read.meta(EPOCH)?.and_then(|text| text.parse().ok()))
+    Ok(read.meta(meta_keys::EPOCH)?.and_then(|text| text.parse().ok()))
 }
 
 /// Reason of the event for a panic while planning an object.

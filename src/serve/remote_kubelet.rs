@@ -6,13 +6,14 @@
 use super::request::{ApiRequest, encode_query};
 use super::target::{KubeletTls, ProxyTarget, ProxyTls};
 use super::{HttpAnswer, ServeResult};
+use crate::apiserver::Api;
 use crate::apiserver::user::ADMINISTRATORS;
-use crate::apiserver::{Api, JOINED_NODE};
-use crate::controllers::node_lifecycle::report::RUNTIME_SCHEME;
+use crate::kinds::node::RUNTIME_SCHEME;
 use crate::kinds::node::internal_ip;
 use crate::object::{Key, Object, Reason, Resource, Status, Time};
 use crate::reconcile::node::MACHINE;
 use crate::runtime::https::trust::TlsClientKey;
+use crate::store::meta_keys::JOINED_NODE;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

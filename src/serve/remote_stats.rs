@@ -6,10 +6,11 @@
 
 use super::ServeResult;
 use super::remote_kubelet::{client_tls, remote_place};
-use crate::apiserver::{Api, JOINED_NODE};
+use crate::apiserver::Api;
 use crate::client::{ApiClient, ClientRequest, Credentials, ServerConfig};
 use crate::kinds;
 use crate::object::{Object, Time};
+use crate::store::meta_keys::JOINED_NODE;
 use crate::world::usage::UsageSample;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};

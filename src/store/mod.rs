@@ -30,6 +30,7 @@ mod holder;
 mod injected_faults;
 mod leader_claim;
 mod log_batch;
+pub mod meta_keys;
 mod open;
 mod part;
 pub mod past;

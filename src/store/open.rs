@@ -6,7 +6,7 @@ use super::reserve::release_small_part;
 use super::state_path::{self, StorePath};
 use super::turnstile::Turnstile;
 use super::txn::{LONG_WAL, SQLITE_BUSY_TIMEOUT};
-use super::{CommitError, OpenError, ReadOnlyFile, Store, StoreError, schema};
+use super::{CommitError, OpenError, ReadOnlyFile, Store, StoreError, meta_keys, schema};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -181,7 +181,7 @@ impl Store {
         }
         let mut txn = self.write(patience)?;
         txn.allow_reserve();
-        txn.set_meta("reopened-by", &std::process::id().to_string())?;
+        txn.set_meta(meta_keys::REOPENED_BY, &std::process::id().to_string())?;
         txn.commit().map(|_| ()).map_err(|error| StoreError::from(error).into())
     }
 

@@ -8,6 +8,7 @@
 use super::etcd::address::EtcdAddress;
 use super::etcd::log::EtcdLog;
 use super::log_batch::{BatchChange, BatchError, LogBatch, Outgoing, SharedRow, decode};
+use super::meta_keys::{REPLICA_CLUSTER, REPLICA_POSITION};
 use super::record::moment;
 use super::shared_log::{AppendOutcome, LogError, SharedLog, SharedTail};
 use super::state_path::StorePath;
@@ -34,10 +35,6 @@ const LOG_TIMEOUT: Duration = Duration::from_secs(5);
 /// write lock.
 const MAX_OWN_COMMIT_CHECKS: u32 = 4;
 const OWN_COMMIT_PAUSE: Duration = Duration::from_millis(1);
-
-/// Settings of the replica itself, which the log does not have: its cluster, and the number of the last batch that it contains.
-pub(super) const CLUSTER: &str = "replica-cluster";
-pub(super) const POSITION: &str = "replica-position";
 
 /// The log of a replica.
 pub(super) struct Replica {
@@ -220,8 +217,8 @@ impl Store {
     /// The cluster of a replica, and the number of the last batch that it contains.
     fn read_position(&self) -> StoreResult<(Option<String>, u64)> {
         let snapshot = self.read()?;
-        let position = snapshot.meta(POSITION)?.and_then(|text| text.parse().ok());
-        Ok((snapshot.meta(CLUSTER)?, position.unwrap_or(0)))
+        let position = snapshot.meta(REPLICA_POSITION)?.and_then(|text| text.parse().ok());
+        Ok((snapshot.meta(REPLICA_CLUSTER)?, position.unwrap_or(0)))
     }
 }
 
@@ -237,8 +234,8 @@ impl Txn<'_> {
 
     /// Returns the number of the last batch.
     fn follow_log(&mut self, replica: &mut Replica) -> StoreResult<u64> {
-        let known = self.meta(CLUSTER)?;
-        let mut position = self.meta(POSITION)?.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let known = self.meta(REPLICA_CLUSTER)?;
+        let mut position = self.meta(REPLICA_POSITION)?.and_then(|text| text.parse().ok()).unwrap_or(0);
         loop {
             let tail = replica.read_tail(position)?;
             let denied = |what: String| StoreError::Denied { address: replica.address.clone(), what };
@@ -251,7 +248,7 @@ impl Txn<'_> {
                 )));
             }
             if known.is_none() {
-                self.set_local_meta(CLUSTER, found.map_or("", |cluster| cluster))?;
+                self.set_local_meta(REPLICA_CLUSTER, found.map_or("", |cluster| cluster))?;
                 self.keep_followed(position)?;
             }
             if tail.head == position {
@@ -304,7 +301,7 @@ impl Txn<'_> {
 
     /// Commits the applied batches, wakes the processes that watch the file, and begins a new transaction with the write lock still held.
     fn keep_followed(&mut self, position: u64) -> StoreResult<()> {
-        self.set_local_meta(POSITION, &position.to_string())?;
+        self.set_local_meta(REPLICA_POSITION, &position.to_string())?;
         self.write_counter()?;
         self.store.query(|connection| connection.execute_batch("COMMIT"))?;
         self.open = false;
@@ -321,7 +318,7 @@ impl Txn<'_> {
         let Some(outgoing) = self.outgoing.take_if(|outgoing| !outgoing.batch.is_empty()) else { return Ok(()) };
         let id = random().map_err(CommitError::Refused)?.max(1);
         let batch = outgoing.batch.encode(id, self.begun.revision);
-        self.set_local_meta(POSITION, &(outgoing.after + 1).to_string()).map_err(CommitError::Refused)?;
+        self.set_local_meta(REPLICA_POSITION, &(outgoing.after + 1).to_string()).map_err(CommitError::Refused)?;
         let Some(replica) = &mut self.store.replica else { return Ok(()) };
         let _span = debug_span!("append_to_shared_log", bytes = batch.len()).entered();
         let error = match replica.log.append(outgoing.after, id, &batch, LOG_TIMEOUT) {

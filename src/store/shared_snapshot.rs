@@ -4,9 +4,10 @@
 //! Never: holds the write lock while it writes a snapshot. Start reading at [`Store::trim_log`].
 
 use super::log_batch::{BatchError, SharedRow, compress, decompress, read_row, write_row};
+use super::meta_keys::{REPLICA_CLUSTER, REPLICA_POSITION};
 use super::protobuf::{FieldWriter, read_fields};
 use super::record::{Counter, LOG_COLUMNS, LogRow, unsigned};
-use super::replica::{CLUSTER, POSITION, Replica, store_error};
+use super::replica::{Replica, store_error};
 use super::shared_log::{LogError, SnapshotManifest};
 use super::{ChangeKind, Snapshot, Store, StoreError, StoreRead, StoreResult, StoredObject, Txn};
 use rusqlite::Row;
@@ -90,7 +91,7 @@ impl Store {
         let failed = |error| store_error(&address, error);
         let seen = replica.log.read_manifest(CHUNK_TIMEOUT).map_err(failed)?;
         let snapshot = self.read()?;
-        let position = snapshot.meta(POSITION)?.and_then(|text| text.parse().ok()).unwrap_or(0);
+        let position = snapshot.meta(REPLICA_POSITION)?.and_then(|text| text.parse().ok()).unwrap_or(0);
         if seen.is_some_and(|seen| seen.position >= position) {
             return Ok(());
         }
@@ -134,8 +135,9 @@ impl Store {
     pub fn copy_to_file(&self, to: &Path) -> StoreResult<u64> {
         let revision = self.read()?.revision()?;
         self.backup(to)?;
-        let copy = rusqlite::Connection::open(to)
-            .and_then(|copy| copy.execute("DELETE FROM meta WHERE name IN (?1, ?2)", [CLUSTER, POSITION]));
+        let copy = rusqlite::Connection::open(to).and_then(|copy| {
+            copy.execute("DELETE FROM meta WHERE name IN (?1, ?2)", [REPLICA_CLUSTER, REPLICA_POSITION])
+        });
         copy.map_err(|error| StoreError::from_sqlite(to, error))?;
         Ok(revision)
     }
@@ -186,7 +188,7 @@ fn read_settings(snapshot: &Snapshot<'_>) -> StoreResult<Vec<(String, String)>> 
     use super::snapshot::source::SnapshotSource;
     snapshot.store().query(|connection| {
         let mut query = connection.prepare("SELECT name, value FROM meta WHERE name NOT IN (?1, ?2) ORDER BY name")?;
-        let rows = query.query_map([CLUSTER, POSITION], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = query.query_map([REPLICA_CLUSTER, REPLICA_POSITION], |row| Ok((row.get(0)?, row.get(1)?)))?;
         rows.collect()
     })
 }
@@ -222,7 +224,7 @@ impl Txn<'_> {
         for statement in ["DELETE FROM object", "DELETE FROM log"] {
             self.run(statement, [])?;
         }
-        self.run("DELETE FROM meta WHERE name NOT IN (?1, ?2)", [CLUSTER, POSITION])?;
+        self.run("DELETE FROM meta WHERE name NOT IN (?1, ?2)", [REPLICA_CLUSTER, REPLICA_POSITION])?;
         self.counter = Counter { revision: manifest.revision, floor: manifest.revision, objects: 0 };
         for chunk in chunks {
             self.load_chunk(&chunk).map_err(|error| match error {

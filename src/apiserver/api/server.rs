@@ -4,13 +4,14 @@
 //! Start reading at [`Api::copy_objects`].
 
 use super::{Api, Env, OpenError, Store, StoreError, WRITE_LOCK_TIMEOUT, refused};
+use crate::apiserver::ApiResult;
 use crate::apiserver::remote::{self, RemoteCluster};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::stored_copy::CopyTxn;
-use crate::apiserver::{ApiResult, NETWORK};
 use crate::client::{ApiClient, ReflectedContent};
 use crate::kinds::{self, Kind};
 use crate::object::{Object, Reason};
+use crate::store::meta_keys::NETWORK;
 use std::time::Duration;
 
 /// The writer of a copy's objects.

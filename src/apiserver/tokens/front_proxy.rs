@@ -10,12 +10,9 @@ use crate::apiserver::ApiResult;
 use crate::object::Time;
 use crate::runtime::certificate_authority::{CertificateAuthority, ClientCertificate};
 use crate::store::Store;
+use crate::store::meta_keys::{FRONT_PROXY_AUTHORITY, FRONT_PROXY_AUTHORITY_KEY};
 use rcgen::KeyPair;
 
-/// The meta entry with the certificate of the authority, PEM.
-const AUTHORITY: &str = "front-proxy-authority";
-/// The meta entry with its key, PEM.
-const AUTHORITY_KEY: &str = "front-proxy-authority-key";
 /// The name of the client.
 pub const CLIENT: &str = "front-proxy-client";
 
@@ -30,7 +27,7 @@ impl FrontProxy {
     /// Reads the authority of a cluster; makes it when there is none yet.
     pub(in crate::apiserver) fn load(store: &mut Store) -> ApiResult<FrontProxy> {
         let make = || FrontProxy::generate().map_err(|error| internal(&error));
-        let [authority, key] = load_or_make(store, [AUTHORITY, AUTHORITY_KEY], make)?;
+        let [authority, key] = load_or_make(store, [FRONT_PROXY_AUTHORITY, FRONT_PROXY_AUTHORITY_KEY], make)?;
         Ok(FrontProxy { authority, key })
     }
 

@@ -5,11 +5,13 @@
 
 use super::stored_secret::load_or_make;
 use crate::apiserver::ApiResult;
+use crate::kinds::node;
 use crate::object::{Reason, Status, format_hex};
 use crate::runtime::certificate_authority::CertificateAuthority;
 use crate::runtime::https::trust::{LinkCertificates, TlsClientKey};
 use crate::runtime::token_signer::{self, TokenSigner};
 use crate::store::Store;
+use crate::store::meta_keys::{ADMIN_TOKEN, AUTHORITY, AUTHORITY_KEY, TOKEN_KEY};
 use crate::world::CertificateSigner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,14 +21,6 @@ use rcgen::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The meta entry with the authority's certificate, PEM.
-pub const AUTHORITY: &str = "authority";
-/// The meta entry with its key, PEM.
-const AUTHORITY_KEY: &str = "authority-key";
-/// The meta entry with the key of tokens: PKCS #8, base64.
-const TOKEN_KEY: &str = "token-key";
-/// The meta entry with the administrator's token.
-const ADMIN_TOKEN: &str = "admin-token";
 /// The name of the authority.
 const AUTHORITY_NAME: &str = "kloop serve";
 
@@ -72,7 +66,7 @@ impl ClusterKeys {
     pub fn link_certificates(&self, node: &str, address: IpAddr) -> ApiResult<LinkCertificates> {
         let make = || {
             let mut params = CertificateParams::new([address.to_string()])?;
-            params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+            params.distinguished_name.push(DnType::OrganizationName, node::GROUP);
             params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
@@ -129,7 +123,10 @@ mod tests {
         let first = api.keys().unwrap();
         let token = first.signer.sign(&json!({"sub": "a"})).unwrap();
         let again = Api::copy_of(&api.store().read().unwrap(), "test", crate::apiserver::Env::System).unwrap();
-        assert_eq!(again.read(|snapshot| snapshot.meta(super::AUTHORITY)).unwrap(), Some(first.authority.clone()));
+        assert_eq!(
+            again.read(|snapshot| snapshot.meta(crate::store::meta_keys::AUTHORITY)).unwrap(),
+            Some(first.authority.clone())
+        );
         let again = super::ClusterKeys::load(api.store_mut()).unwrap();
         assert_eq!(again.signer.verify(&token).unwrap()["sub"], "a");
         assert_eq!(again.authority, first.authority);

@@ -19,7 +19,7 @@ use crate::kinds::service_account;
 use crate::kinds::shared::token_claims::{DEFAULT_SECONDS, ISSUER, TokenClaims, check_request, refuse, uuid};
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::time::Shift;
-use crate::object::{Key, Object, Reason, Resource, Status, time};
+use crate::object::{Key, Object, Reason, Resource, Status, split_api_version, time};
 use jiff::SignedDuration;
 use keys::ClusterKeys;
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ impl BoundObjects {
         }
         let text = |field: &str| reference[field].as_str().unwrap_or_default();
         let (group_version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
-        let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
+        let (group, version) = split_api_version(group_version);
         let object = |resource, namespace: &str| exact(txn, &Key::new(Resource(resource), namespace, name));
         let mut objects = BoundObjects::default();
         let bound = match (group, kind) {
