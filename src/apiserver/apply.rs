@@ -1,16 +1,15 @@
 //! Client-side apply, as kubectl does it: three-way merge of the last applied manifest, the new manifest, and the live object.
 
-use super::conversion;
 use super::create::create;
 use super::patch::{PatchType, patch};
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::UpdatePart;
-use super::{ApiResult, WriteOptions, WriteReply};
+use super::{ApiResult, WriteOptions, WriteReply, conversion};
 use crate::kinds::Kind;
 use crate::kinds::catalogue::merge_rules;
-use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
-use crate::object::{Object, Reason, Status, merge};
+use crate::managed_fields::last_applied::{missing_annotation, with_last_applied};
+use crate::object::{LAST_APPLIED, Object, Reason, Status, merge};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

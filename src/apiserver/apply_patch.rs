@@ -8,14 +8,12 @@ use super::rules::field_manager;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::update::{UpdatePart, write_update};
-use super::{ApiResult, WriteOptions, read};
-use super::{conversion, custom};
+use super::{ApiResult, WriteOptions, conversion, custom, read};
 use crate::kinds::event::with_stored_names;
 use crate::kinds::shared::field;
 use crate::kinds::{FieldErrors, FieldPath, Kind};
-use crate::managed_fields::last_applied::LAST_APPLIED;
 use crate::managed_fields::{self, apply::FieldApplier};
-use crate::object::{Object, Reason, Status};
+use crate::object::{LAST_APPLIED, Object, Reason, Status};
 
 /// The field manager that owns kubectl's last-applied annotation after a server-side apply.
 const LAST_APPLIED_MANAGER: &str = "kubectl-last-applied";

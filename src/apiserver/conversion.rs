@@ -13,6 +13,7 @@ use crate::go::fmt;
 use crate::kinds::custom::ConversionWebhook;
 use crate::kinds::shared::metadata;
 use crate::kinds::{FieldErrors, FieldPath, Kind};
+use crate::object::status::UNKNOWN_RESOURCE;
 use crate::object::{Key, Object, Reason, Status};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -238,7 +239,7 @@ fn refused_by_server(status: u16, body: &[u8]) -> String {
     let message = said.as_ref().filter(|said| said["kind"] == "Status").and_then(|said| said["message"].as_str());
     match (message, status) {
         (Some(message), _) => message.to_owned(),
-        (None, 404) => "the server could not find the requested resource".to_owned(),
+        (None, 404) => UNKNOWN_RESOURCE.to_owned(),
         (None, 500..) => {
             let text = String::from_utf8_lossy(&body[..body.len().min(2048)]);
             format!("an error on the server ({:?}) has prevented the request from succeeding", text.trim())

@@ -5,7 +5,7 @@ use super::transaction::Transaction;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS, Uncompiled};
 use crate::kinds::shared::expressions;
 use crate::kinds::{Kind, KindRegistry, custom_resource_definition};
-use crate::object::{Key, Object, Reason, Status, condition};
+use crate::object::{Key, Object, Status, condition};
 use crate::store::{OpenMode, Store, StoreError, StoreRead};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -79,7 +79,7 @@ pub fn check_not_going(txn: &dyn Transaction, kind: &Kind, name: &str) -> ApiRes
 /// The kind in this version as its current definition declares it, with the schemas that a write needs; 404 when it is no longer served.
 pub fn current<'k>(txn: &dyn Transaction, kind: &'k Kind, api_version: &str) -> ApiResult<&'k Kind> {
     let Some(custom) = kind.custom else { return Ok(kind) };
-    let gone = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+    let gone = || Status::unknown_resource();
     let key = Key::new(DEFINITIONS, "", &custom.definition);
     let definition = txn.get_shared(&key)?.ok_or_else(gone)?;
     let mark = (definition.uid().to_owned(), definition.generation());

@@ -1,5 +1,6 @@
 //! Users, as authentication finds them: the administrator, service accounts, and whom they act as.
 
+use crate::kinds::node;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -11,8 +12,6 @@ pub const ADMINISTRATORS: &str = "system:masters";
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of requests without credentials.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The group of all nodes.
-pub const NODES: &str = "system:nodes";
 /// The fact about a service account's user that names the node of its pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ACCOUNTS: &str = "system:serviceaccounts";
@@ -54,7 +53,7 @@ impl User {
         match name {
             "default-scheduler" => User::impersonated("system:kube-scheduler", "", &[], BTreeMap::new()),
             "kubelet" => {
-                let groups = [NODES.to_owned()];
+                let groups = [node::GROUP.to_owned()];
                 User::impersonated("system:node:kloop", "", &groups, BTreeMap::new())
             }
             controller => {

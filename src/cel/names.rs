@@ -2,12 +2,10 @@
 //!
 //! Never: looks a field up. Start reading at [`escape`].
 
-/// Words that an expression cannot use as names.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
+/// The words for values.
+const VALUES: [&str; 3] = ["true", "false", "null"];
+/// The other words that cannot be names of variables.
+pub const RESERVED: [&str; 18] = [
     "as",
     "break",
     "const",
@@ -17,6 +15,7 @@ const RESERVED: [&str; 21] = [
     "function",
     "if",
     "import",
+    "in",
     "let",
     "loop",
     "package",
@@ -29,7 +28,7 @@ const RESERVED: [&str; 21] = [
 
 /// Whether an expression cannot use a word as a name.
 pub fn is_reserved(name: &str) -> bool {
-    RESERVED.contains(&name)
+    VALUES.contains(&name) || RESERVED.contains(&name)
 }
 
 /// Returns the identifier for a field's name; `None` for a name that no expression can use.

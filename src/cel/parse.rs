@@ -5,6 +5,7 @@
 use super::ast::{Expr, ExprKind, FieldEntry, Literal, MapEntry, operator};
 use super::lex::{self, TokenKind as K};
 use super::macros;
+use super::names::RESERVED;
 use super::recovery::{EMPTY, GaveUp, OPERATORS, START, Set, Tokens};
 use super::source::{Issues, Source};
 use super::tree::{Parsed, Parser};
@@ -14,27 +15,6 @@ use std::sync::Arc;
 const MAX_LETTERS: usize = 100_000;
 /// Maximum depth of an expression.
 const MAX_NESTED: usize = 250;
-/// Words that cannot be names of variables.
-const RESERVED: [&str; 18] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "in",
-];
 
 /// Parses a text; the error is that of cel-go.
 pub fn parse(text: &str) -> Result<(Expr, Source), Issues> {

@@ -2,8 +2,9 @@
 //! because hints can be lost, each wait is also bounded.
 
 use super::control_plane::NOTHING_CHANGES;
-use super::{CliResult, CommandContext};
+use super::{CliResult, CommandContext, Failure};
 use crate::client::standard_error;
+use crate::kinds::Kind;
 use crate::reconcile::leader;
 use crate::store::{WakeHint, watch_hint};
 use std::cell::Cell;
@@ -18,6 +19,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time for a control plane that the same script has just started to become ready.
 const ARRIVAL: Duration = Duration::from_secs(1);
+
+const TIMED_OUT: &str = "timed out waiting for the condition";
+
+/// Returns the error of a wait for an object that took too long.
+pub fn timed_out_on(kind: &Kind, name: &str) -> Failure {
+    Failure::plain(format!("{TIMED_OUT} on {}/{name}", kind.resource.plural()))
+}
 
 /// Waits for changes of the state, up to a deadline.
 pub struct Deadline {
@@ -59,6 +67,11 @@ impl Deadline {
     /// The moment when the deadline passes; `None` if it never does.
     pub fn end(&self) -> Option<Instant> {
         self.until
+    }
+
+    /// Waits for a possible change; fails once the deadline has passed.
+    pub fn wait_or_fail(&self) -> CliResult {
+        if self.wait() { Ok(()) } else { Err(Failure::plain(TIMED_OUT)) }
     }
 
     /// Waits for a possible change; false once the deadline has passed.

@@ -1,6 +1,6 @@
 //! `kloop delete`: deletes objects gracefully, and waits until they are gone.
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, timed_out_on};
 use super::dry_run::DryRun;
 use super::files;
 use super::flags::{self, WriteFlags};
@@ -342,11 +342,7 @@ fn wait(
         }
         context.show_progress(|| format!("deleting: {} of {all} objects are gone", all - remaining.len()));
         if !deadline.wait() {
-            return Err(Failure::plain(format!(
-                "timed out waiting for the condition on {}/{}",
-                kind.resource.plural(),
-                key.name
-            )));
+            return Err(timed_out_on(kind, &key.name));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;
 use crate::kinds::shared::manifest_folder;
 use crate::managed_fields::apply::KUBECTL;
-use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::object::LAST_APPLIED;
 use crate::object::{Key, Object, io_error_text, yaml};
 use serde_json::{Map, Value};
 use std::os::unix::fs::DirBuilderExt;

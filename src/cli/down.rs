@@ -12,7 +12,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::{ApiResult, Transaction};
 use crate::joined_node;
 use crate::kinds::{Kind, KindRegistry};
-use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::object::LAST_APPLIED;
 use crate::object::{Key, MIRROR, Object, Reason, Status, format_count, time};
 use crate::reconcile::leader;
 use crate::world::storage;

@@ -248,7 +248,7 @@ fn patch_edited(args: &Args, context: &mut CommandContext, target: &Target, edit
 /// The part of the objects that is edited.
 fn edited_part(args: &Args, kind: &Kind) -> CliResult<UpdatePart> {
     let scale = (args.subresource == "scale" && kind.scale).then_some(UpdatePart::Scale);
-    let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource").into();
+    let unknown = || Status::unknown_resource().into();
     scale.or_else(|| UpdatePart::find(kind, &args.subresource)).ok_or_else(unknown)
 }
 

@@ -5,7 +5,7 @@ use crate::apiserver::read;
 use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::kinds::custom::{CustomDefinition, DEFINITIONS};
 use crate::kinds::{Kind, KindRegistry};
-use crate::object::Key;
+use crate::object::{Key, split_api_version};
 use crate::show::escape;
 use crate::show::explain::{ExplainRequest, ExplainText, explain};
 
@@ -86,7 +86,7 @@ fn built_in(schemas: &KindSchemas, kind: &Kind, path: &[&str], args: &Args) -> C
     let own = kind.api_version();
     let api_version = if args.api_version.is_empty() { &own } else { &args.api_version };
     let schema = schemas.kind(api_version, kind.kind).ok_or_else(|| missing(api_version, kind.resource.plural()))?;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     Ok(explain(schemas, &ExplainRequest { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
 }
 
@@ -102,7 +102,7 @@ fn custom(
     let definition = context.read_view(|txn| read::exact(txn, &key))?;
     let group = kind.resource.group();
     let requested = Some(args.api_version.as_str()).filter(|version| !version.is_empty());
-    let version = match requested.map(|version| version.split_once('/').unwrap_or(("", version))) {
+    let version = match requested.map(split_api_version) {
         Some((known, version)) if known == group => Some(version),
         Some(_) => return Err(missing(&args.api_version, kind.resource.plural())),
         None => None,

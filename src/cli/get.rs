@@ -11,7 +11,7 @@ use crate::apiserver::{ApiResult, Transaction};
 use crate::kinds::Kind;
 use crate::kinds::view::part_read_by_cells;
 use crate::object::sparse::ReadPart;
-use crate::object::{Key, Object, Reason, Status, Time};
+use crate::object::{Key, Object, Status, Time};
 use crate::runtime::allocator::use_mimalloc;
 use crate::show::print::{ObjectPrinter, OutputFormat, kind_in_names};
 use crate::show::sort::SortBy;
@@ -491,6 +491,6 @@ fn subresource(kind: &Kind, object: Object, name: &str) -> ApiResult<Object> {
     match name {
         "scale" if kind.scale => Ok(scale(kind, &object)),
         name if UpdatePart::find(kind, name).is_some() => Ok(object),
-        _ => Err(Status::new(Reason::NotFound, "the server could not find the requested resource")),
+        _ => Err(Status::unknown_resource()),
     }
 }

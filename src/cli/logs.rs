@@ -299,9 +299,7 @@ fn pods_of(args: &Args, context: &mut CommandContext, kind: &Kind, owner: &Objec
         if !found.is_empty() {
             break found;
         }
-        if !deadline.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        deadline.wait_or_fail()?;
     };
     found.sort_by_cached_key(|pod| one_pod::rank(pod, RestartRank::Many));
     if !args.all_pods {

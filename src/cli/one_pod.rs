@@ -187,9 +187,7 @@ fn pod_of(kind: &'static Kind, key: &Key, timeout: SignedDuration, context: &mut
         if let Some(best) = found.into_iter().min_by_key(|pod| rank(pod, RestartRank::Few)) {
             return Ok(best);
         }
-        if !deadline.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        deadline.wait_or_fail()?;
     }
 }
 

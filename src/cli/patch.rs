@@ -156,7 +156,7 @@ fn patch_object(
         return print_patched(args, context, target, reply, dry_run);
     }
     let Some(part) = UpdatePart::find(kind, &args.subresource) else {
-        let status = Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let status = Status::unknown_resource();
         return Err(Failure::doing(status, if args.subresource == "scale" { "" } else { &args.subresource }));
     };
     let api = context.api()?;

@@ -2,11 +2,9 @@
 //!
 //! Start reading at [`strip_server_fields`].
 
-use crate::kinds::Kind;
-use crate::kinds::persistent_volume::PROVISIONER_FINALIZER;
 use crate::kinds::shared::manifest_folder;
-use crate::managed_fields::last_applied::LAST_APPLIED;
-use crate::object::Object;
+use crate::kinds::{Kind, deployment, persistent_volume, persistent_volume_claim};
+use crate::object::{LAST_APPLIED, Object};
 use serde_json::Value;
 
 /// Metadata that the server sets.
@@ -24,7 +22,7 @@ const METADATA: [&str; 9] = [
 
 /// Annotations that controllers set.
 const ANNOTATIONS: [&str; 6] = [
-    "deployment.kubernetes.io/revision",
+    deployment::REVISION,
     "pv.kubernetes.io/bind-completed",
     "pv.kubernetes.io/bound-by-controller",
     "volume.kubernetes.io/selected-node",
@@ -65,7 +63,8 @@ pub fn strip_server_fields(object: &Object, kind: &Kind) -> Object {
         }
         _ => {}
     }
-    let protections = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", PROVISIONER_FINALIZER];
+    let protections =
+        [persistent_volume_claim::PROTECTION, persistent_volume::PROTECTION, persistent_volume::PROVISIONER_FINALIZER];
     protections.into_iter().for_each(|finalizer| object.remove_finalizer(finalizer));
     object
 }

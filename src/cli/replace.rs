@@ -109,7 +109,7 @@ fn replace_object(
         context.warn(&done.warnings);
         done.into_object()
     } else {
-        let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let unknown = || Status::unknown_resource();
         let scale = (args.subresource == "scale" && kind.scale).then_some(UpdatePart::Scale);
         let part = scale.or_else(|| UpdatePart::find(kind, &args.subresource)).ok_or_else(|| doing(unknown()))?;
         let done = context.api()?.write(options.dry_run, |txn| {
@@ -151,9 +151,7 @@ fn remove(args: &Args, context: &mut CommandContext, kind: &'static Kind, key: &
         context.print_line(&format!("{} {:?} deleted{place}", kind.qualified_singular(), &*key.name))?;
     }
     while context.read_view(|txn| txn.get(key))?.is_some_and(|now| now.uid() == old.uid()) {
-        if !patience.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        patience.wait_or_fail()?;
     }
     Ok(())
 }

@@ -264,9 +264,7 @@ fn wait_until(
         if is_met(&found) {
             return Ok(found);
         }
-        if !deadline.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        deadline.wait_or_fail()?;
     }
 }
 

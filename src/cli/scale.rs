@@ -9,7 +9,7 @@ use super::{CliResult, CommandContext, Failure, control_plane};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;
-use crate::object::{Object, Reason, Status, time};
+use crate::object::{Object, Status, time};
 use jiff::SignedDuration;
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn scale_object(
     timeout: Option<Duration>,
 ) -> CliResult {
     if !target.kind.scale && dry_run != DryRun::Client {
-        return Err(Status::new(Reason::NotFound, "the server could not find the requested resource").into());
+        return Err(Status::unknown_resource().into());
     }
     let reply = change_part(context, target, UpdatePart::Scale, dry_run, |object| {
         check(args, target.kind, object)?;

@@ -3,6 +3,7 @@
 use super::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
+use crate::runtime::signal_socket;
 use crate::runtime::{descriptors, folder};
 use crate::serve::audit::policy::AuditPolicy;
 use crate::serve::http::audit_log::AuditLog;
@@ -170,12 +171,7 @@ pub fn open_for_pods(audit: &AuditFlags, node: IpAddr, context: &mut CommandCont
 
 /// Returns a socket that becomes readable on a signal to stop.
 pub fn interrupt() -> io::Result<UnixStream> {
-    let (reader, writer) = UnixStream::pair()?;
-    reader.set_nonblocking(true)?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-    }
-    Ok(reader)
+    signal_socket::readable_on(&[SIGINT, SIGTERM, SIGHUP])
 }
 
 /// Waits until the socket of [`interrupt`] is readable.

@@ -1,6 +1,6 @@
 //! `kloop wait`: waits for a condition of objects.
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, timed_out_on};
 use super::flags::PrintFlags;
 use super::server_watch::{self, WatchBounds, WatchedObjects};
 use super::targets::{self, Scope, Target, TargetFlags, Targets};
@@ -256,9 +256,7 @@ impl WaitState<'_> {
             if !failures.iter().all(Failure::is_not_found) {
                 return Err(Failure::Many(failures));
             }
-            if !self.deadline.wait() {
-                return Err(Failure::plain("timed out waiting for the condition"));
-            }
+            self.deadline.wait_or_fail()?;
         }
     }
 
@@ -287,7 +285,7 @@ impl WaitState<'_> {
                 return Err(Failure::plain(format!("condition not met for {name}")));
             }
             if !self.deadline.wait() {
-                return Err(timed_out(target));
+                return Err(timed_out_on(target.kind, target.object.name()));
             }
         }
     }
@@ -314,13 +312,8 @@ impl WaitState<'_> {
             };
             Ok(if outcome.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        outcome.unwrap_or_else(|| Err(timed_out(target)))
+        outcome.unwrap_or_else(|| Err(timed_out_on(target.kind, target.object.name())))
     }
-}
-
-fn timed_out(target: &Target) -> Failure {
-    let name = format!("{}/{}", target.kind.resource.plural(), target.object.name());
-    Failure::plain(format!("timed out waiting for the condition on {name}"))
 }
 
 /// Checks the objects of files as they are written.

@@ -1,14 +1,13 @@
 //! Endpoints, the older list of the pods behind a Service, for clients that still read it.
 
 use super::backends::{self, ServiceBackend};
+use crate::kinds::endpoints::{CONTROLLER, MANAGED_BY};
 use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ROOT: &str = "endpoints";
-const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
-const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Maximum number of addresses in total.
 const MAX_ADDRESSES: usize = 1000;
@@ -27,7 +26,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let known = world.find(ROOT, &key.namespace, &key.name).filter(|known| !known.is_deleting());
     let Some(row) = world.get(key) else {
-        if let Some(left) = known.filter(|known| known.label(MANAGED_BY) == Some(MANAGER)) {
+        if let Some(left) = known.filter(|known| known.label(MANAGED_BY) == Some(CONTROLLER)) {
             plan.delete(left, "its Service is gone");
         }
         return plan;
@@ -37,7 +36,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let (subsets, truncated) = subsets(world, row, &service);
-    let labels = backends::endpoint_labels(&service, &[(MANAGED_BY, MANAGER)]);
+    let labels = backends::endpoint_labels(&service, &[(MANAGED_BY, CONTROLLER)]);
     match known {
         None => {
             let mut object = Object(json!({

@@ -3,6 +3,7 @@
 
 use super::backends::{self, ServiceBackend};
 use super::claim::Owner;
+use crate::kinds::endpoint_slice::{CONTROLLER, MANAGED_BY};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
@@ -10,8 +11,6 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// Maximum number of endpoints in a slice.
 const MAX_ENDPOINTS: usize = 100;
 
@@ -110,7 +109,7 @@ fn hints(service: &Object, endpoint: &Value) -> Option<Value> {
 /// The Service's existing slices, ordered by name.
 fn existing(world: &World, service: &Row) -> Vec<Slice> {
     let own = world.controlled(SLICES, &service.uid).filter(|slice| !slice.is_deleting());
-    let own = own.filter(|slice| slice.label(MANAGED_BY) == Some(MANAGER));
+    let own = own.filter(|slice| slice.label(MANAGED_BY) == Some(CONTROLLER));
     let slice = |row: &std::sync::Arc<Row>| {
         let object = row.object();
         let list = |name: &str| object.items(&[name]).to_vec();
@@ -176,7 +175,7 @@ fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<
 
 /// Creates, updates and deletes slices.
 fn write(world: &World, owner: &Owner, service: &Object, slices: Vec<Slice>, plan: &mut Plan) {
-    let labels = backends::endpoint_labels(service, &[(SERVICE_NAME, service.name()), (MANAGED_BY, MANAGER)]);
+    let labels = backends::endpoint_labels(service, &[(SERVICE_NAME, service.name()), (MANAGED_BY, CONTROLLER)]);
     for (slot, slice) in slices.into_iter().enumerate() {
         let unused = slot > 0 && slice.endpoints.is_empty();
         match slice.object {

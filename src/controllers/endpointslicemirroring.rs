@@ -5,20 +5,21 @@
 
 use super::backends::{self, TRIGGER};
 use super::claim::Owner;
+use crate::kinds::endpoint_slice::MANAGED_BY;
+use crate::object::LAST_APPLIED;
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free_name};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 const ROOT: &str = "endpoints";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 /// Annotation of Endpoints that are only the lock of a leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 /// Label of Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// Annotations of Endpoints that their slices do not have.
-const NOT_MIRRORED: [&str; 2] = [TRIGGER, "kubectl.kubernetes.io/last-applied-configuration"];
+const NOT_MIRRORED: [&str; 2] = [TRIGGER, LAST_APPLIED];
 /// Maximum number of addresses of a subset (Kubernetes: `--mirroring-max-endpoints-per-subset`).
 const MAX_ADDRESSES: usize = 1000;
 

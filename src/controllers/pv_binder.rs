@@ -4,9 +4,10 @@
 //! [`volume_provisioner`](super::volume_provisioner) create volumes; this module creates none.
 
 use super::status;
-use crate::kinds::persistent_volume::LOCAL_DRIVER;
-use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
+use crate::kinds::persistent_volume::{self, LOCAL_DRIVER};
+use crate::kinds::persistent_volume_claim::{self, CLASS_ANNOTATION};
 use crate::kinds::shared::default_class;
+use crate::kinds::volume_attributes_class;
 use crate::object::{Key, Object, Resource, time};
 use crate::world::storage::{
     self, BIND_COMPLETED, BOUND_BY_CONTROLLER, BUILT_IN_PROVISIONERS, CLAIMS, PROVISIONED_BY, PROVISIONER, VOLUMES,
@@ -16,10 +17,6 @@ use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Finalizers of claims and volumes in use.
-const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
-const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
-const ATTRIBUTES_IN_USE: &str = "kubernetes.io/vac-protection";
 const ATTRIBUTES_CLASSES: &str = "volumeattributesclasses.storage.k8s.io";
 
 /// The loop of claims and volumes.
@@ -79,7 +76,7 @@ fn deleted_classes(world: &World) -> impl Iterator<Item = Key> {
 
 /// Removes the finalizer of a deleted VolumeAttributesClass once no claim and no volume names it.
 fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
-    if !row.is_deleting() || !row.has_finalizer(ATTRIBUTES_IN_USE) {
+    if !row.is_deleting() || !row.has_finalizer(volume_attributes_class::PROTECTION) {
         return;
     }
     const FIELDS: [&[&str]; 3] = [
@@ -94,7 +91,7 @@ fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
     match world.list(CLAIMS).chain(world.list(VOLUMES)).find(names_it) {
         Some(user) => plan.wait(format!("{} {} uses the class", user.key.resource.plural(), user.key.name)),
         None => {
-            let released = object.without_finalizer(ATTRIBUTES_IN_USE);
+            let released = object.without_finalizer(volume_attributes_class::PROTECTION);
             plan.write(WriteVerb::Update(released), "no claim and no volume uses the class");
         }
     }
@@ -102,14 +99,17 @@ fn release_class(world: &World, row: &Row, object: Object, plan: &mut Plan) {
 
 /// Removes the finalizer of a deleted claim once no pod uses it.
 fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) {
-    if !row.has_finalizer(CLAIM_IN_USE) {
+    if !row.has_finalizer(persistent_volume_claim::PROTECTION) {
         return;
     }
     // An ended pod counts too: it refers to the claim as long as it exists.
     let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
     match storage::consumers(world, row).find(is_placed) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
-        None => plan.write(WriteVerb::Update(object.without_finalizer(CLAIM_IN_USE)), "no pod uses the claim"),
+        None => plan.write(
+            WriteVerb::Update(object.without_finalizer(persistent_volume_claim::PROTECTION)),
+            "no pod uses the claim",
+        ),
     }
 }
 
@@ -277,9 +277,12 @@ fn sync_volume(world: &World, row: &Row, volume: Object, plan: &mut Plan) {
             failure => ("Failed", failure),
         },
     };
-    let held = row.has_finalizer(VOLUME_IN_USE);
+    let held = row.has_finalizer(persistent_volume::PROTECTION);
     if row.is_deleting() && held && phase != "Bound" {
-        return plan.write(WriteVerb::Update(volume.without_finalizer(VOLUME_IN_USE)), "no claim is bound to it");
+        return plan.write(
+            WriteVerb::Update(volume.without_finalizer(persistent_volume::PROTECTION)),
+            "no claim is bound to it",
+        );
     }
     let mut new = status::status_map(&volume);
     if new.get("phase").and_then(Value::as_str) != Some(phase) {

@@ -4,6 +4,7 @@
 //! Never: writes a file before it has the certificate. Start reading at [`request_certificate`].
 
 use crate::client::{ApiClient, ClientError, ClientRequest, Credentials, ServerConfig};
+use crate::kinds::node;
 use crate::object::{Time, io_error_text};
 use crate::runtime::folder;
 use crate::runtime::https::trust::TlsClientKey;
@@ -95,7 +96,7 @@ pub fn explain(error: &ClientError) -> String {
 fn encode_request(order: &NodeCertificateRequest<'_>, key: &KeyPair) -> Result<String, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::OrganizationName, node::GROUP);
     params.distinguished_name.push(DnType::CommonName, format!("system:node:{}", order.node));
     for address in order.addresses {
         params.subject_alt_names.push(match address.parse::<IpAddr>() {

@@ -2,8 +2,8 @@
 
 use super::catalogue::merge_rules;
 use super::shared::{names, omit};
-use super::view;
-use super::{FieldErrors, FieldPath, Kind, NameRule, Typed};
+use super::{FieldErrors, FieldPath, Kind, NameRule, Typed, view};
+use crate::kinds::shared::webhook;
 use crate::object::Object;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use serde_json::{Value, json};
@@ -105,10 +105,7 @@ fn check_server(spec: &APIServiceSpec, path: &FieldPath, errors: &mut FieldError
             errors.required(&path.child("service").child(field), "");
         }
     }
-    if let Some(port) = service.port.filter(|port| !(1..=65535).contains(port)) {
-        let detail = "port is not valid: must be between 1 and 65535, inclusive";
-        errors.invalid(&path.child("service").child("port"), port, detail);
-    }
+    webhook::check_service_port(service.port, &path.child("service"), errors);
     if is_insecure && bundle > 0 {
         errors.invalid(&path.child("insecureSkipTLSVerify"), true, "may not be true if caBundle is present");
     }

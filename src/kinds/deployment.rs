@@ -5,13 +5,26 @@ use super::pod::defaults;
 use super::shared::omit::default_text;
 use super::shared::workload::{self, Workload};
 use super::shared::{amount, omit};
-use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed};
+pub use super::view::deployment::POD_TEMPLATE_HASH;
+use super::{FieldErrors, FieldPath, Kind, Typed, view};
 use crate::object::Object;
 use crate::object::merge::schema::MergeSchema;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
+
+/// The beginning of the annotations of the controller.
+pub const OWN_ANNOTATIONS: &str = "deployment.kubernetes.io/";
+/// Annotation with the rollout's revision.
+pub const REVISION: &str = "deployment.kubernetes.io/revision";
+/// Annotation with the earlier revisions of a set whose template was rolled back to.
+pub const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+/// Annotation with the Deployment's `spec.replicas` when the set was last scaled.
+pub const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+/// Annotation with the same number plus the surge.
+pub const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+/// Reason of the condition Progressing of a rollout that takes too long.
+pub const DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {

@@ -76,14 +76,6 @@ fn check_address(address: &EndpointAddress, loopback: LoopbackRule, path: &Field
 }
 
 fn check_port(port: &EndpointPort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    match port.name.as_deref().unwrap_or_default() {
-        "" if several => errors.required(&path.child("name"), ""),
-        "" => {}
-        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
-    }
-    errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
-    address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
-    if let Some(protocol) = &port.app_protocol {
-        errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
-    }
+    address::check_port((port.name.as_deref(), several), port.port, port.protocol.as_deref(), path, errors);
+    address::check_app_protocol(port.app_protocol.as_deref(), path, errors);
 }

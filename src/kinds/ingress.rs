@@ -29,7 +29,8 @@ static SHAPE: StructShape = StructShape::new(&[
 static SPEC_SHAPE: StructShape = StructShape::new(&[("defaultBackend", shapes::map(&BACKEND_SHAPE))]);
 static BACKEND_SHAPE: StructShape = StructShape::new(&[("resource", shapes::ATOMIC)]);
 
-const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+/// The annotation by which older Ingresses name their class.
+pub const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 fn warnings(ingress: &Object) -> Vec<String> {
     let old = ingress.annotation(CLASS_ANNOTATION).is_some() && ingress.text(&["spec", "ingressClassName"]).is_none();

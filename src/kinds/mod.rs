@@ -87,7 +87,7 @@ pub use shared::metadata::validate_metadata;
 
 use crate::object::merge::schema::MergeSchemaRef;
 use crate::object::struct_shape::StructShape;
-use crate::object::{Object, Resource, Time};
+use crate::object::{Object, Resource, Time, split_api_version};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -413,7 +413,7 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
     };
     // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name matches the kind in every version.
     let in_version = |api_version: &str, is_short: bool| {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (group, version) = split_api_version(api_version);
         let is_this = |asked: (&str, &str)| asked.1 == group && (is_short || asked.0 == version);
         rest.is_empty() || group == rest || rest.split_once('.').is_some_and(is_this)
     };

@@ -13,6 +13,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+/// The group of all nodes, as users.
+pub const GROUP: &str = "system:nodes";
+/// The beginning of the container runtime version and of the container ids of kloop's nodes.
+pub const RUNTIME_SCHEME: &str = "kloop://";
+
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     short: &["no"],

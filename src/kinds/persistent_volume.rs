@@ -35,6 +35,9 @@ static NODE_AFFINITY_SHAPE: StructShape = StructShape::new(&[("required", shapes
 /// The CSI driver of volumes in the cluster's folders, and the provisioner of their StorageClass.
 pub const LOCAL_DRIVER: &str = "local.kloop.dev";
 
+/// The finalizer of volumes, which stays while one is bound.
+pub const PROTECTION: &str = "kubernetes.io/pv-protection";
+
 /// The finalizer of a provisioned volume whose content its provisioner deletes (policy Delete).
 pub const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 

@@ -2,11 +2,11 @@
 
 use super::catalogue::{merge_rules, shapes};
 use super::shared::amount::{self, quantity};
+pub use super::shared::default_class::CLASS_ANNOTATION;
 use super::shared::go::{self, GoField, GoShape};
 use super::shared::volume_source::{check_access_modes, check_volume_mode};
 use super::shared::{metadata, names, omit, selector};
-use super::view;
-use super::{FieldErrors, FieldPath, Kind, Typed};
+use super::{FieldErrors, FieldPath, Kind, Typed, view};
 use crate::object::struct_shape::StructShape;
 use crate::object::{Object, Quantity};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimTemplate};
@@ -31,8 +31,8 @@ pub const KIND: Kind = Kind {
 static SHAPE: StructShape =
     StructShape::new(&[shapes::META, ("spec", shapes::in_place(shapes::map(&shapes::CLAIM_SPEC))), shapes::STATUS]);
 
-/// The annotation by which older claims and volumes name their class.
-pub const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// The finalizer of claims, which stays while a pod uses one.
+pub const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 /// The warning about the deprecated annotation with the class of a volume or claim.
 pub fn class_annotation(object: &Object) -> Option<String> {

@@ -72,9 +72,6 @@ impl Typed for ReplicationController {
 
 fn check_status(new: &ReplicationController, _old: &ReplicationController, errors: &mut FieldErrors) {
     let Some(status) = &new.status else { return };
-    let [labelled, ready, available] =
-        [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
-            .map(Option::unwrap_or_default);
-    let counts = [status.replicas, labelled, ready, available];
-    workload::check_replica_status(counts, status.observed_generation, errors);
+    let counts = [status.fully_labeled_replicas, status.ready_replicas, status.available_replicas];
+    workload::check_replica_status(status.replicas, counts, status.observed_generation, errors);
 }

@@ -5,6 +5,9 @@ use super::view;
 use super::{FieldErrors, FieldPath, Kind, Typed};
 use k8s_openapi::api::storage::v1::VolumeAttributesClass;
 
+/// The finalizer of classes, which stays while a volume or a claim uses one.
+pub const PROTECTION: &str = "kubernetes.io/vac-protection";
+
 /// The catalogue's entry.
 pub const KIND: Kind = Kind {
     short: &["vac"],

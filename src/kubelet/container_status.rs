@@ -3,6 +3,7 @@
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, CLOSED, ContainerRole, LocalPod, PodContainer, api_time};
 use super::{backoff, image, message, probes, resize, restart_all, simulated_pod};
+use crate::kinds::node::RUNTIME_SCHEME;
 use crate::object::Time;
 use crate::world::AttemptEnd;
 use k8s_openapi::api::core::v1::{
@@ -190,7 +191,11 @@ fn terminated(pod: &LocalPod, member: &PodContainer, ended: &AttemptEnd, attempt
 
 fn id(pod: &LocalPod, member: &PodContainer, attempt: u32) -> String {
     let name = &member.spec.name;
-    if pod.is_simulated { format!("fake://{name}") } else { format!("kloop://{}/{name}/{attempt}", pod.row.uid) }
+    if pod.is_simulated {
+        format!("fake://{name}")
+    } else {
+        format!("{RUNTIME_SCHEME}{}/{name}/{attempt}", pod.row.uid)
+    }
 }
 
 /// The image that the attempt runs; the spec may name another one by now.

@@ -3,7 +3,7 @@
 
 use super::file::FieldSpec;
 use super::id::ResourceId;
-use crate::object::Object;
+use crate::object::{Object, group_of};
 use serde_json::{Map, Value};
 
 /// A field of the objects of some kinds.
@@ -31,7 +31,7 @@ impl BuiltinField {
 
     /// Whether objects like this one have the field.
     pub fn applies_to(&self, object: &Object) -> bool {
-        let group = object.api_version().rsplit_once('/').map_or("", |(group, _)| group);
+        let group = group_of(object.api_version());
         (self.kind.is_empty() || self.kind == object.kind()) && (self.group.is_empty() || self.group == group)
     }
 

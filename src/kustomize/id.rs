@@ -1,6 +1,6 @@
 //! Identity of objects in a build: group, version, kind, name and namespace.
 
-use crate::object::Object;
+use crate::object::{Object, split_api_version};
 use std::fmt;
 
 const STABLE: &[&str] = &["v1"];
@@ -37,7 +37,7 @@ pub struct ResourceId {
 impl ResourceId {
     /// Returns an object's current identity.
     pub fn from_object(object: &Object) -> ResourceId {
-        let (group, version) = object.api_version().rsplit_once('/').unwrap_or(("", object.api_version()));
+        let (group, version) = split_api_version(object.api_version());
         let [group, version, kind, name, namespace] =
             [group, version, object.kind(), object.name(), object.namespace()].map(str::to_owned);
         ResourceId { group, version, kind, name, namespace }

@@ -3,15 +3,14 @@
 //!
 //! The rules are those of sigs.k8s.io/structured-merge-diff (merge) and k8s.io/apimachinery (managedfields).
 
-use super::TIMELESS;
 use super::entries::{self, ManagerEntry, ManagerOperation};
 use super::fields::FieldSet;
 use super::granularity::ValueShape;
-use super::typed;
 use super::update::{owned, version_of};
+use super::{TIMELESS, typed};
 use crate::kinds::{DecodeError, Kind, UnknownField};
-use crate::managed_fields::last_applied::{LAST_APPLIED, last_applied};
-use crate::object::{Cause, Object, Reason, Status, Time, time};
+use crate::managed_fields::last_applied::last_applied;
+use crate::object::{Cause, LAST_APPLIED, Object, Reason, Status, Time, time};
 use itertools::Itertools;
 use serde_json::{Value, json};
 

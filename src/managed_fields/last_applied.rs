@@ -3,11 +3,8 @@
 use crate::go::json::to_json;
 use crate::kinds::Kind;
 use crate::kinds::shared::manifest_folder;
-use crate::object::Object;
+use crate::object::{LAST_APPLIED, Object};
 use serde_json::{Value, json};
-
-/// The annotation with the last applied manifest.
-pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Adds the annotation to a manifest: compact JSON of the manifest without that annotation, and a newline. Keeps
 /// annotations that are not a map, so that validation refuses them.

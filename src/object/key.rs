@@ -7,11 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::{LazyLock, Mutex};
 
-/// Joins a group and a version: `apps/v1`, or `v1` for the core group.
-pub fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
-}
-
 /// The resource of an object, as `plural` or `plural.group`: `pods`, `deployments.apps`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource(pub &'static str);

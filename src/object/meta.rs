@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 /// uses as uid.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
+/// The annotation with the manifest that kubectl applied last.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// An API object, stored as its complete JSON body. Typed forms are decoded from it where needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(pub Value);

@@ -5,6 +5,7 @@
 //! Never: uses a file, a socket, a clock or a database, or depends on a particular kind.
 //! Start reading at [`Object`].
 
+mod api_version;
 pub mod condition;
 pub mod edit;
 mod host_port;
@@ -32,11 +33,12 @@ mod uid;
 pub mod whole_number;
 pub mod yaml;
 
+pub use api_version::{api_version, group_of, split_api_version};
 pub use host_port::{host_port, strip_port};
 pub use ignore_poison::IgnorePoison;
 pub use io_error::io_error_text;
-pub use key::{Key, Resource, api_version};
-pub use meta::{MIRROR, Object, OwnerRef};
+pub use key::{Key, Resource};
+pub use meta::{LAST_APPLIED, MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};
 pub use selector::{FieldSelector, Selector};

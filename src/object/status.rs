@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use std::fmt;
 
+/// The message of [`Status::unknown_resource`].
+pub const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource";
 /// Maximum number of bytes of a body without a `Status` that an error shows.
 const MAX_MESSAGE: usize = 2048;
 
@@ -212,6 +214,11 @@ impl Status {
         }
     }
 
+    /// The error for a kind, a part or a path that the server does not have.
+    pub fn unknown_resource() -> Status {
+        Status::new(Reason::NotFound, UNKNOWN_RESOURCE)
+    }
+
     /// The error with the warnings that the request has led to.
     pub fn with_warnings(self, warnings: Vec<String>) -> Status {
         let warnings = (!warnings.is_empty()).then(|| Box::new(ErrorWarnings(warnings)));
@@ -228,7 +235,7 @@ impl Status {
             401 => "the server has asked for the client to provide credentials",
             403 if said.is_empty() => "unknown",
             403 => &said,
-            404 => "the server could not find the requested resource",
+            404 => UNKNOWN_RESOURCE,
             405 => "the server does not allow this method on the requested resource",
             406 | 415 => "the server was unable to respond with a content type that the client supports",
             409 => "the server reported a conflict",

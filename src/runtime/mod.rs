@@ -46,6 +46,7 @@ mod send_descriptors;
 pub mod session;
 mod shim;
 mod signal_delivery;
+pub mod signal_socket;
 pub mod simulated;
 mod socket_diag;
 mod spawn;

@@ -7,6 +7,7 @@ use super::protobuf::{self, PROTOBUF_WATCH};
 use super::target::{ProxyTarget, StreamTarget};
 use super::watch::ActiveWatch;
 use crate::apiserver::packed_documents::PackedDocument;
+use crate::object::status::UNKNOWN_RESOURCE;
 use crate::object::{Object, Reason, Status, yaml};
 use crate::runtime::logs::LogReader;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ pub enum AnswerBody {
 /// Messages of generic server errors in Kubernetes' client library; their details are present and empty
 /// (`NewGenericServerResponse`).
 const GENERIC: [&str; 5] = [
-    "the server could not find the requested resource",
+    UNKNOWN_RESOURCE,
     "the server does not allow this method on the requested resource",
     "the server rejected our request due to an error in our request",
     "415: Unsupported Media Type",

@@ -8,9 +8,10 @@ use super::access::access_request;
 use super::{ApiRequest, ServeResult};
 use crate::apiserver::authorization::{AccessRequest, AccessedResource, check_access, refusal};
 use crate::apiserver::transaction::Transaction;
-use crate::apiserver::user::{ADMINISTRATORS, NODES, User, service_account};
+use crate::apiserver::user::{ADMINISTRATORS, User, service_account};
 use crate::apiserver::{Api, ApiResult};
 use crate::go::fmt;
+use crate::kinds::node;
 use crate::kinds::shared::names;
 use crate::object::Status;
 use std::collections::BTreeMap;
@@ -211,7 +212,7 @@ impl ImpersonationMode {
     /// Returns the wanted user. In a constrained mode all nodes have the same groups.
     fn wanted_user(self, asked: &Impersonation) -> User {
         let is_node = matches!(self, ImpersonationMode::AssociatedNode | ImpersonationMode::ArbitraryNode);
-        let groups = if is_node { vec![NODES.to_owned()] } else { asked.groups.clone() };
+        let groups = if is_node { vec![node::GROUP.to_owned()] } else { asked.groups.clone() };
         User::impersonated(&asked.user, &asked.uid, &groups, asked.extra.clone())
     }
 }

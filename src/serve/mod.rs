@@ -175,7 +175,7 @@ fn dispatch(api: &mut Api, request: &ApiRequest, named: &PathTarget, asked: &Res
 
 /// The error for an unknown path.
 fn unknown_path() -> Status {
-    Status::new(Reason::NotFound, "the server could not find the requested resource")
+    Status::unknown_resource()
 }
 
 /// The error for a method that the path does not support.

@@ -4,7 +4,7 @@
 //! an item before it is removed. Start reading at [`field_changes`].
 
 use crate::kinds::shared::manifest_folder;
-use crate::object::scalar_text;
+use crate::object::{LAST_APPLIED, scalar_text};
 use serde_json::{Map, Value};
 
 /// Fields that name the items of a list, in the order in which they are tried.
@@ -24,7 +24,7 @@ const BOOKKEEPING: [&str; 6] =
     ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"];
 
 /// Annotations that repeat other fields.
-const REPEATING: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", manifest_folder::ANNOTATION];
+const REPEATING: [&str; 2] = [LAST_APPLIED, manifest_folder::ANNOTATION];
 
 /// The change of one field; a missing value means that there was none.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,10 @@
 //! The fields that loops search by in kinds that select pods: workloads, Services and disruption budgets.
 
+use crate::kinds::deployment::POD_TEMPLATE_HASH;
 use crate::object::selector::Selector;
 use crate::object::{Object, Resource};
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
-
-/// The label that a Deployment puts on its ReplicaSets and their pods; it is not part of a template's identity.
-pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Index fields of kinds that select pods.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use super::AdmissionRequest;
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::kinds::shared::default_class;
+use crate::kinds::{ingress, persistent_volume_claim};
 use crate::object::Resource;
 
 /// A resource whose objects get a default class.
@@ -22,7 +23,7 @@ struct ClassTarget {
 const STORAGE: ClassTarget = ClassTarget {
     resource: "persistentvolumeclaims",
     field: "storageClassName",
-    older: "volume.beta.kubernetes.io/storage-class",
+    older: persistent_volume_claim::CLASS_ANNOTATION,
     classes: Resource("storageclasses.storage.k8s.io"),
     marks: default_class::STORAGE,
 };
@@ -30,7 +31,7 @@ const STORAGE: ClassTarget = ClassTarget {
 const INGRESS: ClassTarget = ClassTarget {
     resource: "ingresses.networking.k8s.io",
     field: "ingressClassName",
-    older: "kubernetes.io/ingress.class",
+    older: ingress::CLASS_ANNOTATION,
     classes: Resource("ingressclasses.networking.k8s.io"),
     marks: default_class::INGRESS,
 };

@@ -4,7 +4,7 @@
 //! `rules.Matcher` reads them. Never: reads the state; the caller brings the labels of the namespace.
 //! Start reading at [`MatchCriteria::find`].
 
-use crate::object::{Object, Selector};
+use crate::object::{Object, Selector, split_api_version};
 use serde_json::Value;
 
 /// The operation of a request, as rules of webhooks and policies name it.
@@ -205,7 +205,7 @@ fn find_version(rules: &[MatchRule], request: &MatchedRequest<'_>, is_exact: boo
     let equivalents = if is_exact { &[] } else { request.equivalents };
     let equivalent = |rule: &MatchRule| {
         let fits = |api_version: &&String| {
-            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let (group, version) = split_api_version(api_version);
             (group, version) != (request.group, request.version) && rule.matches(request, group, version)
         };
         equivalents.iter().find(fits).map(|api_version| MatchedVersion::Equivalent(api_version.clone()))

@@ -3,6 +3,7 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object, Resource};
 
@@ -30,7 +31,7 @@ pub fn admit(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> A
 
 /// The class of a claim: that of the annotation by which older ones name it, or of the spec.
 fn class_of(claim: &Object) -> Option<&str> {
-    let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
+    let annotated = claim.annotation(CLASS_ANNOTATION);
     annotated.or_else(|| claim.text(&["spec", "storageClassName"])).filter(|class| !class.is_empty())
 }
 

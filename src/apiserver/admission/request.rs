@@ -8,7 +8,7 @@ use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
 use crate::apiserver::{ApiResult, DeleteOptions, WriteOptions, conversion};
 use crate::kinds::Kind;
-use crate::object::{Key, Object, Status};
+use crate::object::{Key, Object, Status, split_api_version};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl AdmissionRequest<'_> {
 
     /// The properties that rules compare. `equivalents` are the versions that the objects are served in ([`served_versions`]).
     pub fn matched<'r>(&'r self, equivalents: &'r [String]) -> MatchedRequest<'r> {
-        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        let (group, version) = split_api_version(self.api_version);
         MatchedRequest {
             operation: self.operation,
             group,
@@ -181,7 +181,7 @@ impl AdmissionRequest<'_> {
 
 /// A GroupVersionKind or GroupVersionResource; `last` is the name of its third field.
 pub fn group_version(last: &str, api_version: &str, name: &str) -> Value {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     let mut value = Map::from_iter([("group".to_owned(), group.into()), ("version".to_owned(), version.into())]);
     value.insert(last.to_owned(), name.into());
     value.into()

@@ -4,13 +4,14 @@
 use super::{AdmissionRequest, Operation};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::{persistent_volume, persistent_volume_claim, volume_attributes_class};
 
 /// Admits a write.
 pub fn admit(_txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -> ApiResult<()> {
     let finalizer = match request.kind.resource.0 {
-        "persistentvolumes" => "kubernetes.io/pv-protection",
-        "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
-        "volumeattributesclasses.storage.k8s.io" => "kubernetes.io/vac-protection",
+        "persistentvolumes" => persistent_volume::PROTECTION,
+        "persistentvolumeclaims" => persistent_volume_claim::PROTECTION,
+        "volumeattributesclasses.storage.k8s.io" => volume_attributes_class::PROTECTION,
         _ => return Ok(()),
     };
     if request.operation == Operation::Create {

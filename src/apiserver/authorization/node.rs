@@ -8,10 +8,10 @@ use super::{AccessDecision, AccessRequest, AccessTarget, AccessedResource};
 use crate::apiserver::ApiResult;
 use crate::apiserver::transaction::Transaction;
 use crate::apiserver::user::User;
+use crate::kinds::node::GROUP;
 use crate::object::{Key, Object, Resource};
 
 /// The group of all kubelets, and the beginning of their names.
-const NODES: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 /// The role with the rules of all requests that have no check of their own.
 const ROLE: &str = "system:node";
@@ -24,7 +24,7 @@ type NodeOpinion = Result<(), String>;
 
 /// Returns the node whose kubelet a user is; `None` for other users.
 pub fn node_of(user: &User) -> Option<&str> {
-    let is_node = user.groups.iter().any(|group| group == NODES);
+    let is_node = user.groups.iter().any(|group| group == GROUP);
     user.name.strip_prefix(PREFIX).filter(|_| is_node)
 }
 

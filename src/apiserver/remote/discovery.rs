@@ -6,6 +6,7 @@
 use super::{RemoteCluster, refusal};
 use crate::apiserver::ApiResult;
 use crate::client::ClientRequest;
+use crate::object::group_of;
 use serde_json::Value;
 
 /// The paths of the documents of all groups.
@@ -125,7 +126,7 @@ fn read_each(cluster: &RemoteCluster, body: &Value) -> Vec<DiscoveredResource> {
 impl DiscoveredResource {
     /// The group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 }
 

@@ -197,7 +197,7 @@ pub struct RemoteTransaction<'a> {
 
 impl RemoteTransaction<'_> {
     fn kind(&self, resource: Resource) -> ApiResult<&'static Kind> {
-        let missing = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let missing = || Status::unknown_resource();
         self.kinds.by_resource(resource).ok_or_else(missing)
     }
 }

@@ -1,6 +1,7 @@
 //! Leases of nodes, and when their statuses were last reported, computed when they are read: the heartbeats of all nodes that this cluster
 //! runs are one entry outside the log, so that thousands of nodes cost one write in ten seconds.
 
+use crate::kinds::node::RUNTIME_SCHEME;
 use crate::object::time::Shift;
 use crate::object::{Object, Resource, Time, time};
 use crate::world::resources::{RUNTIME, SIMULATED, STOPPED};
@@ -22,7 +23,7 @@ const REPORTED: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "R
 fn last_heard(node: &Object, heard: Time) -> Option<Time> {
     let simulated = node.annotation(RUNTIME) == Some(SIMULATED);
     let runtime = node.text(&["status", "nodeInfo", "containerRuntimeVersion"]).unwrap_or_default();
-    if !simulated && !runtime.starts_with("kloop://") {
+    if !simulated && !runtime.starts_with(RUNTIME_SCHEME) {
         return None;
     }
     // A stopped node has sent no heartbeat since it was stopped.

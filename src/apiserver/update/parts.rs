@@ -7,7 +7,7 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::create::refuse;
 use crate::apiserver::rules::metadata;
 use crate::kinds::shared::certificate_conditions;
-use crate::kinds::{FieldErrors, Kind, pod};
+use crate::kinds::{FieldErrors, Kind, deployment, pod};
 use crate::object::{Object, Time};
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ fn metadata_counts(kind: &Kind, new: &Object, old: &Object) -> bool {
     }
     let own = |object: &Object| -> Vec<(String, String)> {
         let all = object.pairs(&["metadata", "annotations"]);
-        let own = all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/"));
+        let own = all.filter(|(key, _)| !key.starts_with(deployment::OWN_ANNOTATIONS));
         own.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     };
     kind.resource == "deployments.apps" && own(new) != own(old)

@@ -13,7 +13,7 @@ use crate::cli::flags::{LineEndingsFlag, PrintFlags, ValidateFlag, WriteFlags};
 use crate::cli::targets::{self, NamedFlags, ScopeFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::go::json::to_json;
-use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::object::LAST_APPLIED;
 use crate::object::yaml;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use crate::cli::dry_run::DryRun;
 use crate::cli::flags::LabelFlag;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::{Kind, KindRegistry};
-use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::object::LAST_APPLIED;
 use crate::object::{Key, Object, Selector};
 
 /// Flags of pruning.

@@ -36,9 +36,7 @@ pub fn recreate(
     let old = context.read_view(|txn| txn.get(key))?;
     context.api()?.write(false, |txn| delete(txn, kind, key, &how))?;
     while context.read_view(|txn| txn.exists(key))? {
-        if !patience.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        patience.wait_or_fail()?;
     }
     let refused = match context.api()?.write(false, |txn| create(txn, kind, &object, options)) {
         Ok(made) => return Ok(Applied::from_reply(ApplyOutcome::Configured, made)),

@@ -7,7 +7,8 @@ use crate::cli::{CommandContext, Failure};
 use crate::go::fmt;
 use crate::go::json::to_json;
 use crate::kinds::Kind;
-use crate::managed_fields::last_applied::{LAST_APPLIED, missing_annotation, with_last_applied};
+use crate::managed_fields::last_applied::{missing_annotation, with_last_applied};
+use crate::object::LAST_APPLIED;
 use crate::object::{Cause, Object, Status};
 use serde_json::Value;
 

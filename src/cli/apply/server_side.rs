@@ -81,7 +81,7 @@ impl ServerSideApplier {
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {
         let applier = (self.manager.as_str(), self.force);
-        let unknown = || Status::new(Reason::NotFound, "the server could not find the requested resource");
+        let unknown = || Status::unknown_resource();
         let part = UpdatePart::find(kind, &self.subresource).ok_or_else(unknown);
         let done = match part.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))? {
             UpdatePart::Main => apply_as_kubectl(txn, kind, object, applier, options),

@@ -3,7 +3,7 @@
 use super::context_entries::{check_namespace, set_current};
 use super::loaded::{LoadedConfig, put, unexpected};
 use crate::cli::contexts::{ConfigFile, Entries};
-use crate::cli::{CliResult, CommandContext, Failure};
+use crate::cli::{CliResult, CommandContext, Failure, flags};
 use base64::DecodeError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -169,7 +169,7 @@ pub fn set(args: &SetArgs, config: &LoadedConfig, context: &mut CommandContext) 
             }
             let value: Value = match kind {
                 FieldType::Text => value.clone().into(),
-                FieldType::Switch => parse_switch(value)?.into(),
+                FieldType::Switch => flags::boolean(value).map_err(Failure::plain)?.into(),
                 FieldType::Bytes if args.set_raw_bytes == Some(true) => STANDARD.encode(value).into(),
                 FieldType::Bytes => check_bytes(value)?.into(),
                 FieldType::Compound => {
@@ -235,14 +235,6 @@ fn change_own(
             Ok(true)
         }
         Some(own) => Err(config.refuse_own(&format!("change {list}.{name}.{field}"), own)),
-    }
-}
-
-fn parse_switch(text: &str) -> CliResult<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(Failure::plain(format!("strconv.ParseBool: parsing {text:?}: invalid syntax"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::files::Manifest;
 use crate::cli::{CliResult, CommandContext, Failure, rest};
 use crate::client::ClientRequest;
-use crate::object::{Object, bug_text};
+use crate::object::{Object, bug_text, group_of};
 use crate::serve::{AnswerBody, ApiRequest, access, handle_request, review_path};
 
 /// Sends a review; returns its answer, and the line that reports it. `None` for a manifest of another kind.
@@ -11,7 +11,7 @@ pub fn send(context: &mut CommandContext, manifest: &Manifest) -> Option<CliResu
     let object = &manifest.object;
     let namespace = if object.namespace().is_empty() { context.namespace() } else { object.namespace() };
     let path = review_path(object.api_version(), object.kind(), namespace)?;
-    let (group, _) = object.api_version().split_once('/').unwrap_or_default();
+    let group = group_of(object.api_version());
     let line = format!("{}.{group}/<unknown> created", object.kind().to_ascii_lowercase());
     Some(ask(context, object, &path).map(|answer| (answer, line)))
 }

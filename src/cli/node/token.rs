@@ -209,9 +209,9 @@ fn joining_rights() -> Vec<Value> {
     vec![
         binding("kloop:node-bootstrapper", "system:node-bootstrapper", BOOTSTRAPPERS),
         binding("kloop:node-autoapprove-bootstrap", &format!("{requests}:nodeclient"), BOOTSTRAPPERS),
-        binding("kloop:node-autoapprove-renewal", &format!("{requests}:selfnodeclient"), "system:nodes"),
+        binding("kloop:node-autoapprove-renewal", &format!("{requests}:selfnodeclient"), kinds::node::GROUP),
         reader,
-        binding("kloop:node-reader", "kloop:node-reader", "system:nodes"),
+        binding("kloop:node-reader", "kloop:node-reader", kinds::node::GROUP),
     ]
 }
 

@@ -11,6 +11,7 @@ use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Resource, Status, io_error_text, time};
 use crate::runtime::relay;
+use crate::runtime::signal_socket;
 use jiff::SignedDuration;
 use ports::{PortPair, TargetPorts};
 use serde_json::json;
@@ -103,17 +104,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let pairs = requested.iter().map(|(word, numbers)| Ok((word.clone(), ports::pair(numbers)?)));
     let pairs = pairs.collect::<CliResult<Vec<_>>>()?;
     let plain = |error: io::Error| Failure::plain(io_error_text(error));
-    let interrupt = interrupt().map_err(plain)?;
+    let interrupt = signal_socket::readable_on(&[SIGINT]).map_err(plain)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(plain)?;
     LocalSet::new().block_on(&runtime, forward(Rc::new(target), pairs, addresses, interrupt))
-}
-
-/// Returns a socket that becomes readable on Ctrl-C.
-fn interrupt() -> io::Result<UnixStream> {
-    let (reader, writer) = UnixStream::pair()?;
-    reader.set_nonblocking(true)?;
-    signal_hook::low_level::pipe::register(SIGINT, writer)?;
-    Ok(reader)
 }
 
 /// Local address to listen on. For `localhost`, one of its two addresses is enough.

@@ -6,12 +6,10 @@ use crate::cli::change_cause::CHANGE_CAUSE;
 use crate::cli::targets::Target;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::catalogue::merge_rules;
+use crate::kinds::deployment::{POD_TEMPLATE_HASH, REVISION};
 use crate::kinds::view::{Describe, containers};
 use crate::object::{Object, Resource, merge};
 use serde_json::{Value, json};
-
-/// Label that distinguishes the pods of a Deployment's ReplicaSets.
-const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// One revision of a workload.
 pub struct WorkloadRevision {
@@ -48,7 +46,7 @@ pub fn workload_revisions(context: &mut CommandContext, target: &Target) -> CliR
 
 fn revision(target: &Target, object: Object) -> Option<WorkloadRevision> {
     if object.kind() == "ReplicaSet" {
-        let number = object.annotation("deployment.kubernetes.io/revision")?.parse().ok()?;
+        let number = object.annotation(REVISION)?.parse().ok()?;
         let template = object.value_at(&["spec", "template"])?.clone();
         return Some(WorkloadRevision { number, template, object });
     }
@@ -69,7 +67,7 @@ fn restored(target: &Target, revision: &Object) -> Option<Object> {
 /// Returns a template without the pod-template-hash label.
 pub fn without_hash(template: &Value) -> Value {
     let mut template = Object(template.clone());
-    template.unset(&["metadata", "labels", TEMPLATE_HASH]);
+    template.unset(&["metadata", "labels", POD_TEMPLATE_HASH]);
     if template.value_at(&["metadata", "labels"]) == Some(&json!({})) {
         template.unset(&["metadata", "labels"]);
     }

@@ -7,6 +7,7 @@ use crate::cli::deadline::Deadline;
 use crate::cli::flags;
 use crate::cli::targets::{self, Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::kinds::deployment;
 use crate::object::{Object, time};
 use jiff::SignedDuration;
 
@@ -75,9 +76,7 @@ fn follow(args: &Args, context: &mut CommandContext, target: &Target, deadline: 
                 return Ok(());
             }
         }
-        if !deadline.wait() {
-            return Err(Failure::plain("timed out waiting for the condition"));
-        }
+        deadline.wait_or_fail()?;
     }
 }
 
@@ -122,7 +121,7 @@ fn status(object: &Object, field: &str) -> i64 {
 fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     let name = object.name();
     if revision > 0 {
-        let running = object.annotation("deployment.kubernetes.io/revision").and_then(|text| text.parse().ok());
+        let running = object.annotation(deployment::REVISION).and_then(|text| text.parse().ok());
         let running = running.unwrap_or(0);
         if running != revision {
             let text = format!("desired revision ({revision}) is different from the running revision ({running})");
@@ -132,7 +131,7 @@ fn deployment(object: &Object, revision: i64) -> CliResult<RolloutStage> {
     if object.generation() > status(object, "observedGeneration") {
         return waiting("Waiting for deployment spec update to be observed...");
     }
-    if object.condition("Progressing").is_some_and(|condition| condition["reason"] == "ProgressDeadlineExceeded") {
+    if object.condition("Progressing").is_some_and(|condition| condition["reason"] == deployment::DEADLINE_EXCEEDED) {
         return Err(Failure::plain(format!("deployment {name:?} exceeded its progress deadline")));
     }
     let (desired, updated) = (object.int(&["spec", "replicas"]).unwrap_or(1), status(object, "updatedReplicas"));

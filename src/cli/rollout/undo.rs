@@ -7,7 +7,8 @@ use crate::cli::dry_run::DryRun;
 use crate::cli::flags::ChangeFlags;
 use crate::cli::targets::{Target, TargetFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
-use crate::managed_fields::last_applied::LAST_APPLIED;
+use crate::kinds::deployment;
+use crate::object::LAST_APPLIED;
 use crate::object::Object;
 use serde_json::{Map, Value};
 
@@ -39,10 +40,10 @@ pub struct Args {
 /// `annotationsToSkip`.
 const KEPT: [&str; 6] = [
     LAST_APPLIED,
-    "deployment.kubernetes.io/revision",
-    "deployment.kubernetes.io/revision-history",
-    "deployment.kubernetes.io/desired-replicas",
-    "deployment.kubernetes.io/max-replicas",
+    deployment::REVISION,
+    deployment::REVISION_HISTORY,
+    deployment::DESIRED_REPLICAS,
+    deployment::MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 ];
 

@@ -5,6 +5,7 @@
 
 use super::signers::{KUBELET_CLIENT, KUBELET_SERVING, check, check_kubelet_client};
 use super::{ROOT, add_condition, is_issued, parse_request, usages};
+use crate::kinds::node;
 use crate::kinds::shared::certificate_request::CertificateRequest;
 use crate::object::{Key, Object};
 use crate::world::access::index::{AccessIndex, BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, Grants, INDEXED, ROLES};
@@ -63,7 +64,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 /// Whether a node asks for a certificate as a server at its own addresses. Kubernetes leaves the approval to others.
 fn is_of_own_addresses(world: &World, request: &Object, parsed: &CertificateRequest) -> bool {
     let user = request.text(&["spec", "username"]).unwrap_or_default();
-    let is_node = request.items(&["spec", "groups"]).iter().any(|group| group == "system:nodes");
+    let is_node = request.items(&["spec", "groups"]).iter().any(|group| group == node::GROUP);
     let node = user.strip_prefix("system:node:").and_then(|name| world.find("nodes", "", name));
     let Some(node) = node.filter(|_| is_node && user == parsed.subject.common_name) else { return false };
     let node = node.object();

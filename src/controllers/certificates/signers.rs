@@ -2,6 +2,7 @@
 //!
 //! Never: checks who has made a request; approval does. Start reading at [`check`].
 
+use crate::kinds::node;
 use crate::kinds::shared::certificate_request::CertificateRequest;
 use std::collections::BTreeSet;
 
@@ -56,7 +57,7 @@ fn check_kubelet_serving(request: &CertificateRequest, usages: &[String]) -> Res
 }
 
 fn check_organization(request: &CertificateRequest) -> Result<(), String> {
-    match request.subject.organizations == ["system:nodes"] {
+    match request.subject.organizations == [node::GROUP] {
         true => Ok(()),
         false => Err("subject organization is not system:nodes".to_owned()),
     }

@@ -15,10 +15,11 @@ mod tests;
 
 use super::claim::Owner;
 use super::{percent, pods, status};
+use crate::kinds::deployment::REVISION;
 use crate::object::{Key, Object, condition};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Value, json};
-use sets::{REVISION, ReplicaSetState};
+use sets::ReplicaSetState;
 use std::sync::Arc;
 
 const ROOT: &str = "deployments.apps";

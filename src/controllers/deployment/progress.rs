@@ -2,6 +2,7 @@
 
 use super::{ReplicaSetState, Rollout};
 use crate::controllers::status;
+use crate::kinds::deployment::DEADLINE_EXCEEDED;
 use crate::object::time::Shift;
 use crate::object::{condition, time};
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ pub(super) const PROGRESSING: &str = "Progressing";
 const AVAILABLE: &str = "Available";
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 const COMPLETE: &str = "NewReplicaSetAvailable";
-const TIMED_OUT: &str = "ProgressDeadlineExceeded";
 
 /// Replica counts for the status.
 #[derive(Clone, Copy, PartialEq)]
@@ -54,7 +54,7 @@ impl Rollout<'_> {
         } else if now.is_ahead_of(before) {
             self.refresh_progressing(&format!("{subject} is progressing."));
         } else if reason.as_deref() != Some(COMPLETE) && self.has_timed_out() {
-            self.set_progressing("False", TIMED_OUT, &format!("{subject} has timed out progressing."));
+            self.set_progressing("False", DEADLINE_EXCEEDED, &format!("{subject} has timed out progressing."));
         }
         let wanted = self.spec.replicas;
         let (updated, available) = (now.updated, now.available);
@@ -73,7 +73,7 @@ impl Rollout<'_> {
         else {
             return false;
         };
-        if condition["reason"] == TIMED_OUT {
+        if condition["reason"] == DEADLINE_EXCEEDED {
             return true;
         }
         let Some(since) = time::from_json(&condition["lastUpdateTime"]) else {
@@ -120,7 +120,7 @@ impl Rollout<'_> {
     /// Records pause and resumption, so that the time between does not count against the deadline.
     pub(super) fn record_pause(&mut self) {
         let reason = self.progressing_reason();
-        if self.spec.deadline.is_none() || reason.as_deref() == Some(TIMED_OUT) {
+        if self.spec.deadline.is_none() || reason.as_deref() == Some(DEADLINE_EXCEEDED) {
             return;
         }
         let noted = reason.as_deref() == Some("DeploymentPaused");

@@ -6,8 +6,8 @@
 
 use super::Rollout;
 use super::sets::{ReplicaSetState, is_shared_annotation};
+use crate::kinds::deployment::POD_TEMPLATE_HASH;
 use crate::object::Object;
-use crate::world::workload::POD_TEMPLATE_HASH;
 use crate::world::{EventType, Plan, WriteVerb};
 use serde_json::{Map, Value};
 

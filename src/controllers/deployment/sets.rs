@@ -1,32 +1,19 @@
 //! A Deployment's ReplicaSets: their planned sizes, and the annotations with revision and desired replicas.
 
 use super::Rollout;
+use crate::kinds::deployment::{DESIRED_REPLICAS, MAX_REPLICAS, POD_TEMPLATE_HASH, REVISION, REVISION_HISTORY};
+use crate::object::LAST_APPLIED;
 use crate::object::Object;
-use crate::world::workload::POD_TEMPLATE_HASH;
 use crate::world::{ReplicaStatus, Row, WorkloadFields};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Annotation with the rollout's revision.
-pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Annotation with the earlier revisions of a set whose template was rolled back to.
-const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// Annotation with the Deployment's `spec.replicas` when the set was last scaled.
-const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// Annotation with the same number plus the surge.
-const MAX: &str = "deployment.kubernetes.io/max-replicas";
 /// Maximum length of the revision history, in bytes.
 const HISTORY_LENGTH: usize = 2000;
 
 /// Annotations of a Deployment that are not copied to its sets.
-const NOT_SHARED: &[&str] = &[
-    "kubectl.kubernetes.io/last-applied-configuration",
-    "deprecated.deployment.rollback.to",
-    REVISION,
-    HISTORY,
-    DESIRED,
-    MAX,
-];
+const NOT_SHARED: &[&str] =
+    &[LAST_APPLIED, "deprecated.deployment.rollback.to", REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS];
 
 /// Whether a Deployment shares an annotation with its sets.
 pub(super) fn is_shared_annotation(key: &str) -> bool {
@@ -76,11 +63,11 @@ impl<'w> ReplicaSetState<'w> {
     }
 
     pub fn desired(&self) -> Option<i64> {
-        self.number(DESIRED)
+        self.number(DESIRED_REPLICAS)
     }
 
     pub fn max(&self) -> Option<i64> {
-        self.number(MAX)
+        self.number(MAX_REPLICAS)
     }
 
     fn number(&self, annotation: &str) -> Option<i64> {
@@ -103,13 +90,13 @@ impl<'w> ReplicaSetState<'w> {
             return;
         }
         if self.object().annotation(REVISION).is_some() {
-            let known = self.object().annotation(HISTORY).unwrap_or_default();
+            let known = self.object().annotation(REVISION_HISTORY).unwrap_or_default();
             let mut history: Vec<String> = known.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
             history.push(before.to_string());
             while history.len() > 1 && history.join(",").len() > HISTORY_LENGTH {
                 history.remove(0);
             }
-            self.annotate(HISTORY, &history.join(","), "an earlier template returned");
+            self.annotate(REVISION_HISTORY, &history.join(","), "an earlier template returned");
         }
         self.annotate(REVISION, &revision.to_string(), "it is the newest revision");
     }
@@ -132,8 +119,8 @@ impl<'w> ReplicaSetState<'w> {
             self.edit(&why).set(&["spec", "replicas"], replicas);
             self.replicas = replicas;
         }
-        self.annotate(DESIRED, &desired.to_string(), "it was sized for another number of replicas");
-        self.annotate(MAX, &(desired + surge).to_string(), "it was sized for another number of replicas");
+        self.annotate(DESIRED_REPLICAS, &desired.to_string(), "it was sized for another number of replicas");
+        self.annotate(MAX_REPLICAS, &(desired + surge).to_string(), "it was sized for another number of replicas");
     }
 
     fn annotate(&mut self, key: &str, value: &str, why: &str) {
@@ -168,8 +155,8 @@ pub(super) fn new_replica_set(rollout: &Rollout, template: Value, hash: &str, na
     }
     let spec = &rollout.spec;
     annotations.insert(REVISION.into(), rollout.next_revision().to_string().into());
-    annotations.insert(DESIRED.into(), spec.replicas.to_string().into());
-    annotations.insert(MAX.into(), (spec.replicas + spec.surge).to_string().into());
+    annotations.insert(DESIRED_REPLICAS.into(), spec.replicas.to_string().into());
+    annotations.insert(MAX_REPLICAS.into(), (spec.replicas + spec.surge).to_string().into());
     let mut set = Object(json!({
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",

@@ -4,13 +4,11 @@
 //! Never: changes resources that a machine or a manifest declares. Start reading at [`offer`].
 
 use super::super::status;
+use crate::kinds::node::RUNTIME_SCHEME;
 use crate::kinds::shared::resource_names;
 use crate::object::Object;
 use crate::world::{Plan, Row, World};
 use serde_json::{Map, Value};
-
-/// The beginning of the container runtime version of kloop's nodes.
-const RUNTIME_SCHEME: &str = "kloop://";
 
 /// Makes the extended resources of a node's capacity allocatable, and no others. A simulated node keeps those of its manifest, and
 /// another kubelet's node those that the kubelet reports.

@@ -91,8 +91,6 @@ pub fn write_first_report(world: &World, row: &Row, object: &Object, plan: &mut 
 pub const KUBELET: &str = concat!("v1.36.2+kloop-", env!("CARGO_PKG_VERSION"));
 /// The container runtime version that nodes report.
 pub const RUNTIME: &str = concat!("kloop://", env!("CARGO_PKG_VERSION"));
-/// Its beginning, which is the same in every version of kloop.
-pub const RUNTIME_SCHEME: &str = "kloop://";
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ mod scopes;
 
 use self::scopes::QuotaScopes;
 use super::status;
+use crate::kinds::persistent_volume_claim::CLASS_ANNOTATION;
 use crate::kinds::shared::resource_amounts::sum_with_overhead;
 use crate::object::quantity::Quantity;
 use crate::object::{Key, Object};
@@ -137,7 +138,7 @@ impl NamespaceUsage<'_> {
     /// The claims of a storage class, or all.
     fn claims<'b>(&'b self, class: Option<&'b str>) -> impl Iterator<Item = Object> + 'b {
         let class_of = |claim: &Object| {
-            let annotated = claim.annotation("volume.beta.kubernetes.io/storage-class");
+            let annotated = claim.annotation(CLASS_ANNOTATION);
             annotated.or_else(|| claim.text(&["spec", "storageClassName"])).map(str::to_owned)
         };
         let objects = self.world.list_in("persistentvolumeclaims", self.namespace).map(|row| row.object());

@@ -2,6 +2,7 @@
 
 pub mod reachability;
 
+use crate::kinds::deployment::DEADLINE_EXCEEDED;
 use crate::object::time::Shift;
 use crate::object::{Object, Resource, Time};
 use crate::reconcile::run_end::{Convergence, Unmet};
@@ -124,7 +125,7 @@ fn replicas(object: &Object) -> Option<String> {
     if !observed(object) {
         return Some("its controller has not processed the newest spec yet".into());
     }
-    if let Some(condition) = object.condition("Progressing").filter(|one| one["reason"] == "ProgressDeadlineExceeded") {
+    if let Some(condition) = object.condition("Progressing").filter(|one| one["reason"] == DEADLINE_EXCEEDED) {
         return Some(condition["message"].as_str().unwrap_or("progress deadline exceeded").to_owned());
     }
     let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::diagnosis::convergence;
-use crate::kinds::persistent_volume;
+use crate::kinds::{persistent_volume, persistent_volume_claim};
 use crate::object::Key;
 use crate::reconcile::tick::INTERNAL_ERROR;
 use crate::world::{Row, World};
@@ -88,7 +88,7 @@ fn explain_disabled_controller(world: &mut World, row: &Row, link: CauseLink, pl
 /// Explains a deletion in progress by the remaining finalizers.
 fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     let mut handled =
-        vec!["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+        vec!["foregroundDeletion", "orphan", persistent_volume_claim::PROTECTION, persistent_volume::PROTECTION];
     if row.body().text(&["spec", "csi", "driver"]) == Some(persistent_volume::LOCAL_DRIVER) {
         handled.push(persistent_volume::PROVISIONER_FINALIZER);
     }

@@ -6,6 +6,7 @@ use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
 use crate::controllers::job;
 use crate::controllers::revisions::REVISION_HASH;
 use crate::diagnosis::convergence;
+use crate::kinds::deployment::DEADLINE_EXCEEDED;
 use crate::object::{Object, Str};
 use crate::world::{Phase, Row, World};
 use std::sync::Arc;
@@ -195,7 +196,7 @@ fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseL
     let has = |kind: &str, reason: &str| {
         conditions.iter().find(|one| one["type"] == kind && (reason.is_empty() || one["reason"] == reason))
     };
-    if let Some(late) = has("Progressing", "ProgressDeadlineExceeded") {
+    if let Some(late) = has("Progressing", DEADLINE_EXCEEDED) {
         let error = late["message"].as_str().unwrap_or("the progress deadline is exceeded").to_owned();
         let next = format!("correct the template and apply it again, or: kloop rollout undo {me}{namespace_flag}");
         return CauseLink { error: Some(error), ..link }.stuck(next);

@@ -5,6 +5,7 @@
 //! (`Kind::merge_rules`).
 
 use super::super::Kind;
+use crate::object::group_of;
 use crate::object::merge::schema::{MergeField, MergeSchema, MergeSchemaRef};
 
 pub use crate::object::merge::schema::{ANY, REPLACE, SET, list, map, retaining, with_second_key};
@@ -85,7 +86,7 @@ const GROUPS: [&str; 23] = [
 ///
 /// kustomize also merges kinds of built-in groups that the catalogue lacks, by the rules that all objects share.
 pub fn schema_for(api_version: &str, kind: &str) -> Option<MergeSchemaRef> {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(api_version);
     if api_version.is_empty() || !GROUPS.contains(&group) {
         return None;
     }

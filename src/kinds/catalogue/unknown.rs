@@ -2,11 +2,11 @@
 //! `--dry-run=client`).
 
 use super::super::Kind;
-use crate::object::Resource;
+use crate::object::{Resource, group_of, split_api_version};
 
 /// Creates a kind with this name and leaks it; a command creates one for each manifest of an unknown kind.
 pub fn kind(api_version: &str, name: &str) -> &'static Kind {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     let keep = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
     let plural = format!("{}s", name.to_ascii_lowercase());
     let resource = if group.is_empty() { plural } else { format!("{plural}.{group}") };
@@ -20,7 +20,7 @@ pub fn kind(api_version: &str, name: &str) -> &'static Kind {
 
 /// Whether a custom resource may be in this API group: Kubernetes' own groups end in `.k8s.io` or have no dot.
 pub fn is_custom(api_version: &str) -> bool {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(api_version);
     group.contains('.') && !group.ends_with(".k8s.io")
 }
 

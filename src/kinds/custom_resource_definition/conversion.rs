@@ -43,14 +43,9 @@ pub fn check(
 }
 
 fn check_client(config: &api::WebhookClientConfig, any_bundle: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    match (&config.url, &config.service) {
-        (Some(url), None) => webhook::check_url(url, &path.child("url"), errors),
-        (None, Some(service)) => {
-            let (name, target) = ((&*service.namespace, &*service.name), service.path.as_deref());
-            webhook::check_service(name, service.port, target, &path.child("service"), errors);
-        }
-        _ => errors.required(path, "exactly one of url or service is required"),
-    }
+    let service = config.service.as_ref();
+    let service = service.map(|service| ((&*service.namespace, &*service.name), service.port, service.path.as_deref()));
+    webhook::check_endpoint(config.url.as_deref(), service, path, errors);
     if let Some(bundle) = config.ca_bundle.as_ref().filter(|bundle| !bundle.0.is_empty() && !any_bundle) {
         webhook::check_bundle(&bundle.0, &path.child("caBundle"), errors);
     }

@@ -3,6 +3,7 @@
 //! Never: decides which amount a request takes; the scheduler does. Start reading at [`check`].
 
 use super::check_items;
+use crate::kinds::shared::amount::quantity;
 use crate::kinds::{FieldErrors, FieldPath};
 use crate::object::Quantity;
 use k8s_openapi::api::resource::v1::{CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity};
@@ -21,7 +22,7 @@ pub fn check(capacity: &DeviceCapacity, is_shared: bool, path: &FieldPath, error
         return errors.forbidden(&path, "allowMultipleAllocations must be true");
     }
     let values = policy.valid_values.as_deref().unwrap_or_default();
-    let most = read_quantity(&capacity.value);
+    let most = quantity(&capacity.value);
     match (values, &policy.valid_range) {
         ([], None) => {}
         ([_, ..], Some(_)) => {
@@ -48,7 +49,7 @@ fn read_default(
     if policy.default.is_none() {
         errors.required(&path.child("default"), &format!("required when {field} is defined"));
     }
-    policy.default.as_ref().map(read_quantity)
+    policy.default.as_ref().map(quantity)
 }
 
 fn check_values(
@@ -57,7 +58,7 @@ fn check_values(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let amounts: Vec<Quantity> = values.iter().map(read_quantity).collect();
+    let amounts: Vec<Quantity> = values.iter().map(quantity).collect();
     for (index, pair) in amounts.windows(2).enumerate().filter(|(_, pair)| pair[0] > pair[1]) {
         errors.invalid(&path.index(index + 1), pair[1].to_string(), "values must be sorted in ascending order");
     }
@@ -84,7 +85,7 @@ fn check_range(
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let min = read_quantity(&range.min);
+    let min = quantity(&range.min);
     if min > most {
         let detail = format!("min is larger than capacity value: {most}");
         errors.invalid(&path.child("min"), min.to_string(), &detail);
@@ -92,7 +93,7 @@ fn check_range(
     if default < min {
         errors.invalid(&path.child("min"), default.to_string(), &format!("default is less than min: {min}"));
     }
-    let max = range.max.as_ref().map(read_quantity);
+    let max = range.max.as_ref().map(quantity);
     if let Some(max) = max {
         let path = path.child("max");
         if min > max {
@@ -105,7 +106,7 @@ fn check_range(
             errors.invalid(&path, default.to_string(), &format!("default is more than max: {max}"));
         }
     }
-    let Some(step) = range.step.as_ref().map(read_quantity) else { return };
+    let Some(step) = range.step.as_ref().map(quantity) else { return };
     let path = path.child("step");
     let added = min + step;
     if added > most {
@@ -123,11 +124,6 @@ fn check_range(
             errors.invalid(&path, amount.to_string(), &detail);
         }
     }
-}
-
-/// Reads a quantity; one that is invalid counts as 0.
-pub fn read_quantity(text: &QuantityText) -> Quantity {
-    Quantity::parse(&text.0).unwrap_or_default()
 }
 
 #[cfg(test)]

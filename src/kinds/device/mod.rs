@@ -14,7 +14,6 @@ use super::shared::{names, omit};
 use super::{FieldErrors, FieldPath, csi_driver};
 use crate::object::Object;
 use crate::object::struct_shape::StructShape;
-pub use capacity_policy::read_quantity;
 use k8s_openapi::api::resource::v1::{DeviceSelector, DeviceToleration, OpaqueDeviceConfiguration};
 use selector::DeviceSelection;
 use serde_json::Value;

@@ -148,13 +148,7 @@ fn check_external_name(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldE
 }
 
 fn check_port(port: &ServicePort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    match port.name.as_deref().unwrap_or_default() {
-        "" if several => errors.required(&path.child("name"), ""),
-        "" => {}
-        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
-    }
-    errors.each_invalid(&path.child("port"), port.port, names::port(port.port.into()));
-    address::check_protocol(port.protocol.as_deref(), &path.child("protocol"), errors);
+    address::check_port((port.name.as_deref(), several), port.port, port.protocol.as_deref(), path, errors);
     match &port.target_port {
         Some(IntOrString::Int(number)) => {
             errors.each_invalid(&path.child("targetPort"), *number, names::port((*number).into()));
@@ -164,9 +158,7 @@ fn check_port(port: &ServicePort, several: bool, path: &FieldPath, errors: &mut 
         }
         None => {}
     }
-    if let Some(protocol) = &port.app_protocol {
-        errors.each_invalid(&path.child("appProtocol"), protocol.as_str(), names::qualified(protocol));
-    }
+    address::check_app_protocol(port.app_protocol.as_deref(), path, errors);
 }
 
 fn check_affinity(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldErrors) {

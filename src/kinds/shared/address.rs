@@ -60,6 +60,30 @@ pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, e
     }
 }
 
+/// Checks the name, the number and the protocol of a port; the name is required where there are `several`.
+pub fn check_port(
+    (name, several): (Option<&str>, bool),
+    port: i32,
+    protocol: Option<&str>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    match name.unwrap_or_default() {
+        "" if several => errors.required(&path.child("name"), ""),
+        "" => {}
+        name => errors.each_invalid(&path.child("name"), name, names::label(name)),
+    }
+    errors.each_invalid(&path.child("port"), port, names::port(port.into()));
+    check_protocol(protocol, &path.child("protocol"), errors);
+}
+
+/// Checks the application protocol of a port.
+pub fn check_app_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
+    if let Some(protocol) = protocol {
+        errors.each_invalid(&path.child("appProtocol"), protocol, names::qualified(protocol));
+    }
+}
+
 /// Checks that a protocol is TCP, UDP or SCTP.
 pub fn check_protocol(protocol: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
     match protocol.unwrap_or_default() {

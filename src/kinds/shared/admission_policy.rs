@@ -6,6 +6,7 @@ use super::policy_programs::PolicyCheck;
 use super::{names, selector, webhook, webhook_rule};
 use crate::cel::names::is_identifier;
 use crate::object::merge::schema::MergeSchema;
+use crate::object::split_api_version;
 use crate::object::struct_shape::StructShape;
 use k8s_openapi::api::admissionregistration::v1::{
     MatchCondition, MatchResources, NamedRuleWithOperations, ParamKind, ParamRef, RuleWithOperations, Variable,
@@ -133,7 +134,7 @@ fn check_param_kind(kind: &ParamKind, path: &FieldPath, errors: &mut FieldErrors
             errors.invalid(&api_version, text, &format!("unexpected GroupVersion string: {text}"));
         }
         text => {
-            let (group, version) = text.split_once('/').unwrap_or(("", text));
+            let (group, version) = split_api_version(text);
             let problems = if group.is_empty() { Vec::new() } else { names::subdomain(group) };
             if !problems.is_empty() {
                 errors.invalid(&api_version, group, &problems.join(","));

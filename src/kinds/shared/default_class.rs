@@ -3,6 +3,9 @@
 use crate::object::Object;
 use std::cmp::Reverse;
 
+/// The annotation by which older claims and volumes name their class.
+pub const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
 /// Annotations that mark the default StorageClass.
 pub const STORAGE: &[&str] =
     &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];

@@ -42,8 +42,8 @@ macro_rules! configuration {
         pub const KIND: $crate::kinds::Kind = $crate::kinds::Kind {
             namespaced: false,
             categories: &["api-extensions"],
-            merge_rules: &$crate::kinds::webhook::MERGE_RULES,
-            shape: &$crate::kinds::webhook::SHAPE,
+            merge_rules: &$crate::kinds::shared::webhook::MERGE_RULES,
+            shape: &$crate::kinds::shared::webhook::SHAPE,
             status: false,
             unconditional_update: false,
             ..$crate::kinds::Kind::new::<$kind>(
@@ -236,18 +236,30 @@ pub fn check_conditions(conditions: &[MatchCondition], has_params: bool, path: &
 
 /// Checks the endpoint of a webhook, a URL or a Service (`apiserver/pkg/util/webhook/validation.go`).
 pub fn check_config(config: &WebhookClientConfig, path: &FieldPath, errors: &mut FieldErrors) {
-    match (&config.url, &config.service) {
+    let service = config.service.as_ref();
+    let service = service.map(|service| ((&*service.namespace, &*service.name), service.port, service.path.as_deref()));
+    check_endpoint(config.url.as_deref(), service, path, errors);
+}
+
+/// A Service as an endpoint: its namespace and name, the port and the path.
+type ServiceEndpoint<'a> = ((&'a str, &'a str), Option<i32>, Option<&'a str>);
+
+/// Checks an endpoint, a URL or a Service.
+pub fn check_endpoint(
+    url: Option<&str>,
+    service: Option<ServiceEndpoint<'_>>,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
+    match (url, service) {
         (Some(url), None) => check_url(url, &path.child("url"), errors),
-        (None, Some(service)) => {
-            let (name, target) = ((&*service.namespace, &*service.name), service.path.as_deref());
-            check_service(name, service.port, target, &path.child("service"), errors);
-        }
+        (None, Some((name, port, target))) => check_service(name, port, target, &path.child("service"), errors),
         _ => errors.required(path, "exactly one of url or service is required"),
     }
 }
 
 /// Checks the Service of a webhook, by its namespace and name.
-pub fn check_service(
+fn check_service(
     (namespace, name): (&str, &str),
     port: Option<i32>,
     target: Option<&str>,
@@ -259,12 +271,17 @@ pub fn check_service(
             errors.required(&path.child(field), &format!("service {field} is required"));
         }
     }
+    check_service_port(port, path, errors);
+    if let Some(target) = target {
+        check_path(target, &path.child("path"), errors);
+    }
+}
+
+/// Checks the port of a Service that is called.
+pub fn check_service_port(port: Option<i32>, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(port) = port.filter(|port| !(1..=65535).contains(port)) {
         let detail = "port is not valid: must be between 1 and 65535, inclusive";
         errors.invalid(&path.child("port"), port, detail);
-    }
-    if let Some(target) = target {
-        check_path(target, &path.child("path"), errors);
     }
 }
 
@@ -277,7 +294,7 @@ pub fn check_bundle(bundle: &[u8], path: &FieldPath, errors: &mut FieldErrors) {
 }
 
 /// Checks a URL; each error shows the part that it is about.
-pub fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_url(url: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let form = "; desired format: https://host[/path]";
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (authority, tail) = match scheme {
@@ -327,7 +344,7 @@ fn check_path(target: &str, path: &FieldPath, errors: &mut FieldErrors) {
 
 #[cfg(test)]
 mod tests {
-    use crate::kinds::merge_rules::schema_for;
+    use crate::kinds::catalogue::merge_rules::schema_for;
     use crate::kinds::testing;
     use crate::object::merge::strategic_merge;
     use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

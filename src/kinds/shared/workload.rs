@@ -138,11 +138,8 @@ pub fn check_collisions(new: Option<i32>, old: Option<i32>, path: &FieldPath, er
 
 /// Checks the counts in the status of a ReplicaSet or ReplicationController: all pods, the fully labelled, the ready and the available
 /// ones.
-pub fn check_replica_status(
-    [all, labelled, ready, available]: [i32; 4],
-    observed: Option<i64>,
-    errors: &mut FieldErrors,
-) {
+pub fn check_replica_status(all: i32, counts: [Option<i32>; 3], observed: Option<i64>, errors: &mut FieldErrors) {
+    let [labelled, ready, available] = counts.map(Option::unwrap_or_default);
     let path = FieldPath::root("status");
     let counts = [
         ("replicas", Some(all.into())),

@@ -8,6 +8,9 @@ use super::{Column, Describe, KindView, RelatedObjects, TableCell, events};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
+/// The label that a Deployment puts on its ReplicaSets and their pods; it is not part of a template's identity.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
 /// The view of deployments.
 pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
 
@@ -97,7 +100,7 @@ fn replica_sets(deployment: &Object, related: &dyn RelatedObjects, out: &mut Des
 fn plain_template(object: &Object) -> Value {
     let mut template = object.0.value_at("spec.template").clone();
     if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
-        labels.remove("pod-template-hash");
+        labels.remove(POD_TEMPLATE_HASH);
     }
     template
 }

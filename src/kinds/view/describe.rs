@@ -1,15 +1,13 @@
 //! Builder of a description: lines of tab-separated cells, which `show` aligns and escapes.
 
 use super::body::joined_pairs;
+use crate::object::LAST_APPLIED;
 use crate::object::Object;
 use std::fmt::Display;
 
 /// Maximum length of an annotation with its key on one line; a longer one gets separate lines, cut at this length
 /// (kubectl: `maxAnnotationLen`).
 const LONG_ANNOTATION: usize = 140;
-
-/// Annotation that is not shown.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The lines written so far. A level is two blanks.
 #[derive(Default)]

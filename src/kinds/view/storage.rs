@@ -3,7 +3,7 @@
 use super::age::{age_since, rfc1123};
 use super::body::{BodyRead, go_list, text_or, truth_or_unset};
 use super::{Column, Describe, KindView, RelatedObjects, TableCell, events, generic};
-use crate::kinds::shared::default_class;
+use crate::kinds::shared::default_class::{self, CLASS_ANNOTATION};
 use crate::object::{Object, Time};
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ pub static ATTRIBUTES_CLASS: KindView = KindView {
 
 /// The storage class of a claim or volume: the old annotation wins over the field.
 pub fn claim_class(object: &Value) -> &str {
-    let annotation = object.value_at("metadata.annotations").get("volume.beta.kubernetes.io/storage-class");
+    let annotation = object.value_at("metadata.annotations").get(CLASS_ANNOTATION);
     annotation.and_then(Value::as_str).unwrap_or_else(|| object.text("spec.storageClassName"))
 }
 

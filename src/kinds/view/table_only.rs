@@ -6,7 +6,7 @@ use super::containers::names_and_images;
 use super::limit_range::{CREATED, created_at};
 use super::related::selector;
 use super::{Column, KindView, TableCell, generic};
-use crate::object::{Object, Time, condition};
+use crate::object::{Object, Time, condition, group_of};
 use serde_json::Value;
 
 const NAME: Column = Column::text("Name");
@@ -121,7 +121,7 @@ fn row<const N: usize>(object: &Object, now: Time, middle: [TableCell; N]) -> Ve
 /// The controller of an object, such as `daemonset.apps/agent`.
 fn controller(object: &Object) -> String {
     let Some(owner) = object.controller() else { return "<none>".into() };
-    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(&owner.api_version);
     let dot = if group.is_empty() { "" } else { "." };
     format!("{}{dot}{group}/{}", owner.kind.to_lowercase(), owner.name)
 }

@@ -9,6 +9,7 @@
 pub mod faults;
 pub mod table;
 
+use crate::kinds::ingress::CLASS_ANNOTATION;
 use crate::kinds::shared::data_keys::decode_value;
 use crate::object::{Key, Object, Str};
 use crate::world::ingress_routes::{
@@ -36,8 +37,6 @@ pub const CONTROLLER: &str = "kloop.dev/ingress";
 const INGRESSES: &str = "ingresses.networking.k8s.io";
 const CLASSES: &str = "ingressclasses.networking.k8s.io";
 const SECRETS: &str = "secrets";
-/// Annotation that selected the class before `spec.ingressClassName` existed.
-const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 fn concerns(world: &World, row: &Row) -> Vec<Key> {
     let all = || world.list(INGRESSES);

@@ -3,7 +3,7 @@
 //! Knows: a request that names no amount takes the default of the policy, or all. Never: chooses a device.
 //! Start reading at [`consumed_by_request`].
 
-use crate::kinds::device::read_quantity;
+use crate::kinds::shared::amount::quantity;
 use crate::object::Quantity;
 use k8s_openapi::api::resource::v1::{CapacityRequestPolicy, CapacityRequestPolicyRange, Device, DeviceCapacity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as QuantityText;
@@ -30,7 +30,7 @@ pub fn offers(device: &Device, amounts: &CapacityAmounts) -> bool {
     let capacity = device.capacity.as_ref();
     amounts.iter().all(|(name, amount)| {
         let own = capacity.and_then(|capacity| capacity.get(name));
-        own.is_some_and(|own| *amount <= read_quantity(&own.value))
+        own.is_some_and(|own| *amount <= quantity(&own.value))
     })
 }
 
@@ -54,17 +54,17 @@ fn round_request(request: Option<Quantity>, capacity: &DeviceCapacity) -> Quanti
     let policy = capacity.request_policy.as_ref();
     let Some(request) = request else {
         let default = policy.and_then(|policy| policy.default.as_ref());
-        return read_quantity(default.unwrap_or(&capacity.value));
+        return quantity(default.unwrap_or(&capacity.value));
     };
     let Some(policy) = policy else { return request };
     match (&policy.valid_range, policy.valid_values.as_deref().unwrap_or_default()) {
         (Some(range), _) => round_to_step(request, range),
-        (None, values) => values.iter().map(read_quantity).find(|value| request <= *value).unwrap_or(request),
+        (None, values) => values.iter().map(quantity).find(|value| request <= *value).unwrap_or(request),
     }
 }
 
 fn round_to_step(request: Quantity, range: &CapacityRequestPolicyRange) -> Quantity {
-    let min = read_quantity(&range.min);
+    let min = quantity(&range.min);
     if request < min {
         return min;
     }
@@ -76,23 +76,23 @@ fn round_to_step(request: Quantity, range: &CapacityRequestPolicyRange) -> Quant
 
 /// Whether a policy allows an amount.
 fn allows(policy: &CapacityRequestPolicy, amount: Quantity) -> bool {
-    if policy.default.as_ref().is_some_and(|default| read_quantity(default) == amount) {
+    if policy.default.as_ref().is_some_and(|default| quantity(default) == amount) {
         return true;
     }
     match (&policy.valid_range, policy.valid_values.as_deref().unwrap_or_default()) {
         (Some(range), _) => {
-            let is_below = range.max.as_ref().is_none_or(|max| amount <= read_quantity(max));
-            let above_min = i128::from(amount.value()) - i128::from(read_quantity(&range.min).value());
+            let is_below = range.max.as_ref().is_none_or(|max| amount <= quantity(max));
+            let above_min = i128::from(amount.value()) - i128::from(quantity(&range.min).value());
             is_below && read_step(range).is_none_or(|step| above_min % step == 0)
         }
         (None, []) => true,
-        (None, values) => values.iter().any(|value| read_quantity(value) == amount),
+        (None, values) => values.iter().any(|value| quantity(value) == amount),
     }
 }
 
 /// Returns the step of a range, if it has one.
 fn read_step(range: &CapacityRequestPolicyRange) -> Option<i128> {
-    range.step.as_ref().map(|step| i128::from(read_quantity(step).value())).filter(|step| *step > 0)
+    range.step.as_ref().map(|step| i128::from(quantity(step).value())).filter(|step| *step > 0)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The served resources by group and version: those of the kinds, and their subresources.
 
 use crate::apiserver::aggregation::documents::VersionDocuments;
-use crate::kinds::version_priority;
-use crate::kinds::{Kind, KindRegistry};
+use crate::kinds::{Kind, KindRegistry, version_priority};
+use crate::object::split_api_version;
 use crate::serve::computed::{COMPUTED, ComputedKind};
 use crate::serve::reviews::REVIEWS;
 use crate::serve::subresource::{self, Subresource};
@@ -99,7 +99,7 @@ pub fn groups(kinds: &KindRegistry) -> Vec<ApiGroup> {
     for kind in kinds.all() {
         add(kind.resource.group(), kind.version, served_resources(kind));
         for other in kind.also {
-            let (group, version) = other.rsplit_once('/').unwrap_or(("", other));
+            let (group, version) = split_api_version(other);
             add(group, version, served_resources(kind.in_version(other)));
         }
     }

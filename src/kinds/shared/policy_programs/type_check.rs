@@ -6,6 +6,7 @@
 
 use super::variables::{Available, declare_typed};
 use crate::cel::{Decl, Declarations, Type, compile};
+use crate::object::split_api_version;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ fn declared_type((_, _, kind): &GroupVersionKind, decl: &Arc<Decl>) -> Type {
 
 fn parameter_kind(kind: &Value) -> Option<GroupVersionKind> {
     let api_version = kind["apiVersion"].as_str()?;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     Some((group.to_owned(), version.to_owned(), kind["kind"].as_str()?.to_owned()))
 }
 

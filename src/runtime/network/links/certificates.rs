@@ -2,6 +2,7 @@
 //!
 //! Never: accepts a certificate of another authority, nor one of another node. Start reading at [`server_config`].
 
+use crate::kinds::node;
 use crate::kinds::shared::certificate_request::Subject;
 use crate::runtime::https::trust::{TlsClientKey, Trust};
 use crate::world::node_links::LinkIdentity;
@@ -17,8 +18,7 @@ use x509_cert::der::Decode;
 
 /// The protocol of links (ALPN).
 const PROTOCOL: &[u8] = b"h2";
-/// The group of all nodes, and the beginning of their names.
-const NODES: &str = "system:nodes";
+/// The beginning of the names of nodes as users.
 const PREFIX: &str = "system:node:";
 
 /// TLS of both ends of links; an error where the certificates cannot be used.
@@ -67,6 +67,6 @@ fn connector(identity: &LinkIdentity) -> Result<TlsConnector, String> {
 pub fn node_of(certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
     let certificate = Certificate::from_der(certificates?.first()?).ok()?;
     let subject = Subject::read(certificate.tbs_certificate.subject);
-    let is_node = subject.organizations.iter().any(|organization| organization == NODES);
+    let is_node = subject.organizations.iter().any(|organization| organization == node::GROUP);
     subject.common_name.strip_prefix(PREFIX).filter(|name| is_node && !name.is_empty()).map(str::to_owned)
 }

@@ -20,8 +20,8 @@ use crate::apiserver::{Api, read};
 use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::{Kind, KindRegistry};
-use crate::object::api_version;
 use crate::object::{Key, Reason, Status, Time};
+use crate::object::{api_version, split_api_version};
 use crate::runtime::allocator;
 use crate::serve::request::ApiRequest;
 use crate::serve::subresource::{Subresource, subresources};
@@ -341,7 +341,7 @@ fn schema(api: &Api, schemas: &KindSchemas, kind: &Kind, api_version: &str) -> S
         return Ok(found.map(|(name, schema)| (name.to_owned(), schema.clone())));
     };
     let definition = api.read_view(|txn| read::exact(txn, &Key::new(DEFINITIONS, "", &custom.definition)))?;
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let (group, version) = split_api_version(api_version);
     let reversed: Vec<&str> = group.rsplit('.').collect();
     let name = format!("{}.{version}.{}", reversed.join("."), kind.kind);
     Ok(schemas.custom(&definition.0, Some(version)).map(|(_, schema)| (name, schema)))
