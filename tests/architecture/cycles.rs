@@ -1,7 +1,8 @@
 //! Cycles: the child modules of a module depend on each other in one direction.
 //!
 //! A child counts with all modules in it. The parent's own file is left out: it names its children, and they may use what it defines.
-//! A name that another module re-exports belongs to the module that defines it. Start reading at [`KNOWN`].
+//! The files of a folder that only groups them count as children of its parent ([`GROUPS`]). A name that another module re-exports belongs
+//! to the module that defines it. Start reading at [`KNOWN`].
 
 use super::assert_none;
 use super::sources::{Source, modules, product};
@@ -9,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Known cycles that should be removed: the parent and the children in the cycle. A new cycle fails, and so does one that no longer exists.
 const KNOWN: &[(&str, &[&str])] = &[];
+
+/// Folders that only group files of their parent.
+const GROUPS: [&str; 2] = ["kinds/catalogue", "kinds/shared"];
 
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -18,17 +22,25 @@ fn find_module(path: &[String]) -> Option<&[String]> {
     (0..=below.len()).rev().map(|length| &below[..length]).find(|module| modules().contains(*module))
 }
 
+/// Returns the child of a module that a module below it is or belongs to.
+fn child(parent: &[String], module: &[String]) -> Option<String> {
+    let first = module.strip_prefix(parent)?.first()?;
+    let group = [parent, std::slice::from_ref(first)].concat().join("/");
+    if !GROUPS.contains(&&*group) {
+        return Some(first.clone());
+    }
+    let member = module.get(parent.len() + 1)?;
+    Some(format!("{first}/{member}"))
+}
+
 /// The graph of the children of a module, with a place for each dependency.
 fn graph(parent: &[String], dependencies: &[(&'static Source, usize, &'static [String])]) -> Graph {
     let mut graph = Graph::new();
     for (source, line, target) in dependencies {
-        let (Some(from), Some(to)) = (source.module.strip_prefix(parent), target.strip_prefix(parent)) else {
-            continue;
-        };
-        let (Some(from), Some(to)) = (from.first(), to.first()) else { continue };
+        let (Some(from), Some(to)) = (child(parent, &source.module), child(parent, target)) else { continue };
         if from != to {
             let place = source.locate(*line, target.join("::"));
-            graph.entry(from.clone()).or_default().entry(to.clone()).or_insert(place);
+            graph.entry(from).or_default().entry(to).or_insert(place);
         }
     }
     graph
