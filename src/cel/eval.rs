@@ -5,7 +5,7 @@
 use super::Program;
 use super::call_cost::{LIST, MAP, MESSAGE, call_cost};
 use super::foreign::authorizer::Authorize;
-use super::library::regex::{find_all, find_first};
+use super::library::regex::{find_all, find_first, is_match};
 use super::limits::WorkLimits;
 use super::plan::{ConstantPattern, FoldNode, Node};
 use super::show::format_value;
@@ -268,8 +268,8 @@ impl<'v> Context<'v> {
             }
         };
         match name {
-            "matches" => Ok(Value::Bool(regex.is_match(text))),
-            "find" => Ok(find_first(&regex, text)),
+            "matches" => is_match(&self.limits, &regex, text),
+            "find" => find_first(&self.limits, &regex, text),
             _ => find_all(&self.limits, &regex, text, args.get(2)),
         }
     }

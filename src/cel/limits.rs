@@ -5,8 +5,7 @@
 
 use super::foreign::authorizer::{AccessQuestion, Authorize, Decision};
 use super::value::{EvalError, fail};
-use crate::go::regexp;
-use regex::Regex;
+use crate::go::regexp::{self, CompiledPattern};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ const LETTERS_PER_STEP: usize = 64;
 const MAX_PATTERNS: usize = 250_000;
 
 /// A pattern by its text, or the reason why it is none.
-type Pattern = (String, Result<Arc<Regex>, String>);
+type Pattern = (String, Result<Arc<CompiledPattern>, String>);
 
 /// The work that functions have done so far, and the authorizer that they may ask.
 #[derive(Default)]
@@ -72,7 +71,7 @@ impl<'v> WorkLimits<'v> {
     }
 
     /// Compiles a pattern, or returns an earlier result for it: the pattern, or the reason why it is none.
-    pub fn compile_pattern(&self, text: &str) -> Result<Result<Arc<Regex>, String>, EvalError> {
+    pub fn compile_pattern(&self, text: &str) -> Result<Result<Arc<CompiledPattern>, String>, EvalError> {
         if let Some((_, earlier)) = self.patterns.borrow().iter().find(|(pattern, _)| pattern == text) {
             return Ok(earlier.clone());
         }
@@ -80,9 +79,9 @@ impl<'v> WorkLimits<'v> {
             return Err(EvalError::Costly);
         }
         let compiled = regexp::compile(text);
-        let states = compiled.as_ref().map_or(1000, |(_, states)| *states + 100);
+        let states = compiled.as_ref().map_or(1000, |pattern| pattern.states + 100);
         self.pattern_states.set(self.pattern_states.get() + states);
-        let compiled = compiled.map(|(regex, _)| Arc::new(regex));
+        let compiled = compiled.map(Arc::new);
         self.patterns.borrow_mut().push((text.to_owned(), compiled.clone()));
         Ok(compiled)
     }

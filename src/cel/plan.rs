@@ -7,12 +7,12 @@ use super::check::{Checked, Reference, qualified_name};
 use super::library::Function;
 use super::types::Type;
 use super::value::{List, Map, MapKey, Value};
-use regex::Regex;
+use crate::go::regexp::CompiledPattern;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// A pattern of an expression, compiled when it is first used.
-pub type ConstantPattern = Arc<OnceLock<Arc<Regex>>>;
+pub type ConstantPattern = Arc<OnceLock<Arc<CompiledPattern>>>;
 
 /// A part of an expression.
 #[derive(Clone)]

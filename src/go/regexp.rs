@@ -35,14 +35,34 @@ pub struct Translated {
     pub states: usize,
 }
 
-/// Compiles a pattern of at most [`MAX_STATES`]. Returns its size, too. Errors have Go's wording.
-pub fn compile(pattern: &str) -> Result<(Regex, usize), String> {
+/// A compiled pattern.
+#[derive(Debug)]
+pub struct CompiledPattern {
+    /// The program.
+    pub regex: Regex,
+    /// The estimated size of the program, in states.
+    pub states: usize,
+}
+
+/// Number of pairs of a state and a byte that a search may visit in one step, a few nanoseconds.
+const VISITS_PER_STEP: u64 = 16;
+
+impl CompiledPattern {
+    /// Returns the number of steps that the search for one match takes at most: a hostile pattern makes a search visit each state at each
+    /// byte of the text.
+    pub fn steps(&self, text: &str) -> u64 {
+        (text.len() as u64).saturating_mul(self.states as u64) / VISITS_PER_STEP
+    }
+}
+
+/// Compiles a pattern of at most [`MAX_STATES`]. Errors have Go's wording.
+pub fn compile(pattern: &str) -> Result<CompiledPattern, String> {
     let translated = translate(pattern)?;
     if translated.states > MAX_STATES {
         return wrong("expression too large", pattern);
     }
     let built = RegexBuilder::new(&translated.text).size_limit(64 << 20).build();
-    built.map(|regex| (regex, translated.states)).map_err(|error| error.to_string())
+    built.map(|regex| CompiledPattern { regex, states: translated.states }).map_err(|error| error.to_string())
 }
 
 /// Translates a pattern to the syntax of the `regex` crate; the error has Go's wording.

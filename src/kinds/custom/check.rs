@@ -5,19 +5,25 @@
 
 use super::schema::has_flag;
 use super::{pattern, string_format};
+use crate::kinds::shared::field::MAX_ERRORS;
 use crate::kinds::{FieldError, FieldErrors, FieldPath};
 use crate::object::{Object, scalar_text};
 use serde_json::Value;
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 
 /// The largest number whose neighbours are all exact in a float of 64 bits.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 /// Relative distance at which a float counts as a whole number.
 const EPSILON: f64 = 1e-9;
+/// Maximum number of steps of the check of one object: some tenths of a second.
+const MAX_STEPS: u64 = 20_000_000;
 
 /// Validates an object against a schema. `old`: the object before an update.
 pub fn check(schema: &Value, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
-    let mut errors = FieldErrors::default();
+    let work = CheckWork::default();
+    let mut errors = CheckErrors { found: FieldErrors::default(), work: &work };
     for (name, value) in object.0.as_object().into_iter().flatten() {
         let schema = &schema["properties"][name.as_str()];
         let old = old.and_then(|old| old.0.get(name));
@@ -25,7 +31,59 @@ pub fn check(schema: &Value, object: &Object, old: Option<&Object>) -> Vec<Field
     }
     check_required(schema, &object.0, &FieldPath::default(), &mut errors);
     check_combined(schema, &object.0, &FieldPath::root("<nil>"), &mut errors);
-    errors.0
+    errors.finish()
+}
+
+/// Validates one value without an object, such as a default.
+pub fn check_part(schema: &Value, value: &Value) -> Vec<FieldError> {
+    let work = CheckWork::default();
+    let mut errors = CheckErrors { found: FieldErrors::default(), work: &work };
+    check_value(schema, value, None, &FieldPath::default(), &mut errors);
+    errors.finish()
+}
+
+/// Counts the steps of the check of an object. A schema of many values, alternatives or states, and an object of many values, would
+/// otherwise take minutes under the write lock.
+#[derive(Default)]
+struct CheckWork(Cell<u64>);
+
+impl CheckWork {
+    /// Counts steps; false when there were too many.
+    fn count(&self, steps: u64) -> bool {
+        self.0.set(self.0.get().saturating_add(steps));
+        self.0.get() <= MAX_STEPS
+    }
+}
+
+/// The errors found so far, and the work of finding them.
+struct CheckErrors<'w> {
+    found: FieldErrors,
+    work: &'w CheckWork,
+}
+
+impl CheckErrors<'_> {
+    fn finish(mut self) -> Vec<FieldError> {
+        if !self.work.count(0) {
+            let detail = "the check of this object takes too long; make its lists, texts, patterns or enums smaller";
+            self.found.0.truncate(MAX_ERRORS - 1);
+            self.found.forbidden(&FieldPath::root("<nil>"), detail);
+        }
+        self.found.0
+    }
+}
+
+impl Deref for CheckErrors<'_> {
+    type Target = FieldErrors;
+
+    fn deref(&self) -> &FieldErrors {
+        &self.found
+    }
+}
+
+impl DerefMut for CheckErrors<'_> {
+    fn deref_mut(&mut self) -> &mut FieldErrors {
+        &mut self.found
+    }
 }
 
 /// Whether schema errors prevent the check of the rules. Then adds an error about that.
@@ -79,7 +137,10 @@ pub fn has_rules(schema: &Value) -> bool {
 }
 
 /// Checks one value, which was `old` before; `path` starts at the object's root. An unchanged value has no errors.
-pub fn check_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut CheckErrors) {
+    if !errors.work.count(1) {
+        return;
+    }
     let known = errors.0.len();
     check_new_value(schema, value, old, path, errors);
     if errors.0.len() > known && old == Some(value) {
@@ -87,7 +148,7 @@ pub fn check_value(schema: &Value, value: &Value, old: Option<&Value>, path: &Fi
     }
 }
 
-fn check_new_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_new_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut CheckErrors) {
     if !schema.is_object() || value.is_null() && has_flag(schema, "nullable") {
         return;
     }
@@ -139,13 +200,21 @@ fn is_whole_number(number: f64) -> bool {
     number.abs() <= MAX_EXACT && (distance == 0.0 || distance / (number.abs() + number.trunc().abs()) < EPSILON)
 }
 
-fn check_enum(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(known) = schema["enum"].as_array().filter(|known| !known.contains(value)) else { return };
+fn check_enum(schema: &Value, value: &Value, path: &FieldPath, errors: &mut CheckErrors) {
+    let Some(known) = schema["enum"].as_array() else { return };
+    if !errors.work.count(known.len() as u64) || known.contains(value) {
+        return;
+    }
+    // The message names all of them.
+    let letters: usize = known.iter().map(|one| one.as_str().map_or(8, str::len)).sum();
+    if errors.0.len() >= MAX_ERRORS || !errors.work.count(letters as u64) {
+        return;
+    }
     let known: Vec<String> = known.iter().map(scalar_text).collect();
     errors.unsupported_as_listed(path, value.clone(), &known.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut CheckErrors) {
     let length = text.chars().count() as u64;
     if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
         errors.too_long(path, most as usize);
@@ -155,7 +224,9 @@ fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldEr
     }
     if let Some(pattern) = schema["pattern"].as_str()
         && schema["maxLength"].as_u64().is_none_or(|most| length <= most)
-        && !pattern::matches(pattern, text)
+        && let Some(program) = pattern::find(pattern)
+        && errors.work.count(program.steps(text))
+        && !program.regex.is_match(text)
     {
         errors.invalid(path, text, &format!("{path} in body should match '{pattern}'"));
     }
@@ -164,7 +235,7 @@ fn check_text(schema: &Value, text: &str, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, errors: &mut CheckErrors) {
     let mut refuse =
         |detail: String| errors.invalid(path, value.clone(), &format!("{path} in body should be {detail}"));
     if let Some(most) = schema["maximum"].as_f64() {
@@ -192,7 +263,7 @@ fn check_number(schema: &Value, number: f64, value: &Value, path: &FieldPath, er
     }
 }
 
-fn check_list(schema: &Value, items: &[Value], old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_list(schema: &Value, items: &[Value], old: Option<&Value>, path: &FieldPath, errors: &mut CheckErrors) {
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| items.len() as u64 > *most) {
         errors.too_many(path, items.len(), most as usize);
     }
@@ -228,7 +299,7 @@ pub fn key_of(schema: &Value, item: &Value) -> Value {
     names.filter_map(|name| Some((name.to_owned(), item.get(name)?.clone()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-fn check_map(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_map(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut CheckErrors) {
     let fields = value.as_object().into_iter().flatten();
     let count = value.as_object().map_or(0, serde_json::Map::len);
     if let Some(most) = schema["maxProperties"].as_u64().filter(|most| count as u64 > *most) {
@@ -245,7 +316,7 @@ fn check_map(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPat
     }
 }
 
-fn check_required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut CheckErrors) {
     let names = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for name in names.filter(|name| value.get(name).is_none()) {
         errors.required(&path.child(name), "");
@@ -253,9 +324,10 @@ fn check_required(schema: &Value, value: &Value, path: &FieldPath, errors: &mut 
 }
 
 /// Checks `anyOf`, `oneOf`, `allOf` and `not`.
-fn check_combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_combined(schema: &Value, value: &Value, path: &FieldPath, errors: &mut CheckErrors) {
+    let work = errors.work;
     let is_valid = |schema: &Value| {
-        let mut inner = FieldErrors::default();
+        let mut inner = CheckErrors { found: FieldErrors::default(), work };
         check_value(schema, value, None, path, &mut inner);
         inner.0.is_empty()
     };
@@ -434,5 +506,31 @@ mod tests {
         let (other, same) = (json!({"k": "w", "n": 8}), json!({"k": "x", "n": 9}));
         assert_eq!(wrong(json!({"keyed": [other, same]})), ["spec.must", "spec.keyed[0].n"]);
         assert_eq!(wrong(json!({"plain": [9, 2]})), ["spec.must", "spec.plain[0]"]);
+    }
+
+    #[test]
+    fn check_of_many_values_by_a_large_schema_ends_with_an_error() {
+        let names: Vec<String> = (0..20_000).map(|index| format!("name-{index}")).collect();
+        let schema = json!({"properties": {"list": {"type": "array", "items": {"type": "string", "enum": names}}}});
+        let check_list = |item: &str, count: usize| {
+            let object = Object(json!({"list": vec![item; count]}));
+            check(&schema, &object, None).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let is_refused = |errors: &[String]| {
+            errors.last().is_some_and(|error| error.contains("the check of this object takes too long"))
+        };
+        assert!(is_refused(&check_list("name-19999", 2000)), "valid values");
+        let errors = check_list("nope", 2000);
+        assert!(is_refused(&errors) && errors.len() < 200, "{} errors", errors.len());
+        assert_eq!(check_list("name-19999", 20), [""; 0]);
+        assert_eq!(check_list("nope", 20).len(), 20);
+    }
+
+    #[test]
+    fn check_by_a_pattern_of_many_states_ends_with_an_error() {
+        let schema = json!({"properties": {"text": {"type": "string", "pattern": "[ab]*a[ab]{990}c"}}});
+        let errors = |length: usize| check(&schema, &Object(json!({"text": "ab".repeat(length)})), None);
+        assert!(errors(500_000)[0].to_string().contains("the check of this object takes too long"));
+        assert!(errors(10)[0].to_string().contains("should match"));
     }
 }

@@ -2,7 +2,7 @@
 //! (k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go: ValidateCustomResourceDefinitionOpenAPISchema;
 //! pkg/apiserver/schema/defaulting/validation.go).
 
-use super::check::{check_value, has_rules};
+use super::check::{check_part, has_rules};
 use super::embedded;
 use super::rules::RuleTree;
 use super::schema::{has_flag, is_pruned};
@@ -54,7 +54,7 @@ fn default(schema: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     }
     let mut inner = FieldErrors::default();
     embedded::check(schema, default, &FieldPath::default(), &mut inner);
-    check_value(schema, default, None, &FieldPath::default(), &mut inner);
+    inner.extend(check_part(schema, default));
     extend_below(path, inner, errors);
 }
 

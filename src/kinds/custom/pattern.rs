@@ -3,10 +3,9 @@
 //! Never: decides how large a pattern may be; [`regexp`] estimates it, and [`super::structural`] refuses it.
 //! Start reading at [`matches()`].
 
-use crate::go::regexp;
+use crate::go::regexp::{self, CompiledPattern};
 pub use crate::go::regexp::{MAX_STATES, translate};
 use crate::object::IgnorePoison;
-use regex::Regex;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -17,14 +16,18 @@ pub const MAX_STATES_OF_A_SCHEMA: usize = 250_000;
 const MAX_CACHED: usize = 4096;
 
 /// Cache of compiled patterns by their text in schemas; `None` for a pattern that cannot be compiled.
-static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<Regex>>>>> = LazyLock::new(Mutex::default);
+static COMPILED: LazyLock<Mutex<HashMap<String, Option<Arc<CompiledPattern>>>>> = LazyLock::new(Mutex::default);
 
 /// Whether a text matches a pattern. A pattern that cannot be compiled matches everything, since its definition was
 /// refused.
 pub fn matches(pattern: &str, text: &str) -> bool {
+    find(pattern).is_none_or(|pattern| pattern.regex.is_match(text))
+}
+
+/// Returns a compiled pattern; `None` for one that cannot be compiled.
+pub fn find(pattern: &str) -> Option<Arc<CompiledPattern>> {
     let known = COMPILED.lock().ignore_poison().get(pattern).cloned();
-    let compiled = known.unwrap_or_else(|| compile_and_keep(pattern));
-    compiled.is_none_or(|regex| regex.is_match(text))
+    known.unwrap_or_else(|| compile_and_keep(pattern))
 }
 
 /// Returns those patterns that this process has not compiled yet.
@@ -34,8 +37,8 @@ pub fn not_compiled<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Vec<Stri
 }
 
 /// Compiles a pattern and caches it.
-pub fn compile_and_keep(pattern: &str) -> Option<Arc<Regex>> {
-    let compiled = regexp::compile(pattern).ok().map(|(regex, _)| Arc::new(regex));
+pub fn compile_and_keep(pattern: &str) -> Option<Arc<CompiledPattern>> {
+    let compiled = regexp::compile(pattern).ok().map(Arc::new);
     let mut all = COMPILED.lock().ignore_poison();
     if all.len() >= MAX_CACHED {
         all.clear();
