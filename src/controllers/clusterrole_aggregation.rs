@@ -2,7 +2,7 @@
 
 use crate::object::{Key, Selector};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
-use serde_json::Value;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const ROOT: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -30,12 +30,13 @@ fn plan(world: &World, key: &Key) -> Plan {
     if selectors.is_empty() {
         return plan;
     }
-    let mut rules: Vec<Value> = Vec::new();
+    // A role can have tens of thousands of rules, so that a search among them for each rule would take seconds.
+    let (mut rules, mut seen) = (Vec::new(), HashSet::new());
     let parts = world.list(ROOT).filter(|role| role.key != *key);
     let is_selected = |role: &&Arc<Row>| selectors.iter().any(|selector| selector.matches(|label| role.label(label)));
     for part in parts.filter(is_selected) {
         for rule in part.body().items(&["rules"]) {
-            if !rules.contains(rule) {
+            if seen.insert(rule.to_string()) {
                 rules.push(rule.clone());
             }
         }

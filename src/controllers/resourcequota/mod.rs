@@ -11,7 +11,7 @@ use crate::object::{Key, Object};
 use crate::world::{Loop, Plan, ResourceRequests, Row, World};
 use serde_json::{Map, Value, json};
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 const ROOT: &str = "resourcequotas";
@@ -45,7 +45,7 @@ pub fn used(world: &World, namespace: &str, quota: &Object) -> Map<String, Value
     let all: Vec<&Arc<Row>> = world.list_in("pods", namespace).filter(|pod| scopes.match_pod(pod)).collect();
     let pods: Vec<&Arc<Row>> = all.iter().copied().filter(counts).collect();
     let pods = PodUsage { all: &all, counted: &pods, limits: OnceCell::new() };
-    let usage = NamespaceUsage { world, namespace, scopes: &scopes, pods };
+    let usage = NamespaceUsage { world, namespace, scopes: &scopes, pods, counts: OnceCell::new() };
     let names =
         quota.value_at(&["spec", "hard"]).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
     names.map(|name| (name.clone(), usage.measure(name).to_string().into())).collect()
@@ -87,6 +87,8 @@ struct NamespaceUsage<'a> {
     namespace: &'a str,
     scopes: &'a QuotaScopes,
     pods: PodUsage<'a>,
+    /// The number of objects of each resource, once one is needed: a quota can name thousands of resources.
+    counts: OnceCell<HashMap<&'a str, i64>>,
 }
 
 impl NamespaceUsage<'_> {
@@ -129,10 +131,20 @@ impl NamespaceUsage<'_> {
                     return requests(resource, Quantity::from_int);
                 }
                 let resource = name.strip_prefix("count/").unwrap_or(name);
-                let is_counted = |row: &&&Arc<Row>| row.key.resource.0 == resource;
-                Quantity::from_int(world.content_of(namespace).iter().filter(is_counted).count() as i64)
+                Quantity::from_int(self.counts().get(resource).copied().unwrap_or(0))
             }
         }
+    }
+
+    /// Returns the number of objects of each resource.
+    fn counts(&self) -> &HashMap<&'_ str, i64> {
+        self.counts.get_or_init(|| {
+            let mut counts = HashMap::new();
+            for row in self.world.content_of(self.namespace).iter() {
+                *counts.entry(row.key.resource.0).or_default() += 1;
+            }
+            counts
+        })
     }
 
     /// The claims of a storage class, or all.
