@@ -116,6 +116,7 @@ impl<'a> LocalPod<'a> {
             members,
             is_simulated,
             start_bytes,
+            file_bytes: Cell::new(0),
             rejection: OnceCell::new(),
         };
         if pod.is_simulated {

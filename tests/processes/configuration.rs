@@ -40,6 +40,27 @@ fn unknown_image_error_says_what_to_write() {
 }
 
 #[test]
+fn pod_with_many_megabytes_of_configuration_starts() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch();
+    let items: Vec<String> = (0..12).map(|index| format!("{{key: a, path: f{index}}}")).collect();
+    let large = format!(
+        "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: large}}, data: {{a: {}}}}}",
+        "x".repeat(1_000_000)
+    );
+    assert_eq!(cluster.run(&["create", "-f", "-"], &large).code, 0, "kubectl's apply would copy it into an annotation");
+    cluster.apply(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: reader}}, spec: {{restartPolicy: Never, \
+         volumes: [{{name: v, configMap: {{name: large, items: [{}]}}}}], \
+         containers: [{{name: main, image: busybox, command: [sh, -c, 'cat /v/f* | wc -c'], \
+         volumeMounts: [{{name: v, mountPath: /v}}]}}]}}}}",
+        items.join(", ")
+    ));
+    cluster.ok("wait pod/reader --for=jsonpath={.status.phase}=Succeeded --timeout=60s");
+    assert_eq!(cluster.ok("logs reader").trim(), "12000000");
+}
+
+#[test]
 fn every_source_of_environment_arrives() {
     let cluster = Cluster::new();
     let _plane = cluster.watch();

@@ -85,6 +85,7 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     let is_made_of_objects =
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.is_simulated || is_made_of_objects(volume);
+    pod.file_bytes.set(files::MAX_POD_FILE_BYTES);
     let failure = pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| mount_failure(pod, volume));
     failure.map(|(_, message)| StartFailure { reason: MOUNT_FAILED, message })
 }

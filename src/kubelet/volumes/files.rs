@@ -17,6 +17,20 @@ const MODE: i32 = 0o644;
 /// The ConfigMap with the cluster's authority, which every pod mounts and no pod waits for.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
+/// Maximum bytes of all files in a pod's volumes. One key of a ConfigMap can be the content of thousands of files, and every start of a
+/// container takes all of them to the shim ([`crate::runtime`] bounds its requests above this).
+pub const MAX_POD_FILE_BYTES: usize = 24 << 20;
+
+/// Takes the bytes of a file from those that the pod's volumes may still have.
+fn take_bytes(pod: &LocalPod, bytes: usize) -> Result<(), String> {
+    let left = pod.file_bytes.get().checked_sub(bytes).ok_or_else(|| {
+        let most = MAX_POD_FILE_BYTES >> 20;
+        format!("the files of the pod's volumes take more than {most} MiB: mount fewer items, or a folder by hostPath")
+    })?;
+    pod.file_bytes.set(left);
+    Ok(())
+}
+
 /// Files, or the message about a missing object or key.
 pub type VolumeFiles = Result<Vec<VolumeFile>, String>;
 
@@ -127,14 +141,21 @@ fn keys(
     let object = row.object();
     let Some(items) = items.filter(|items| !items.is_empty()) else {
         let (plain, encoded) = ([kind.plain], [kind.encoded]);
-        let plain = object.pairs(&plain).map(|(key, value)| file(key, mode, value.as_bytes().to_vec()));
-        let encoded = object.pairs(&encoded).map(|(key, value)| file(key, mode, decode_value(value)));
-        return Ok(plain.chain(encoded).collect());
+        let plain = object.pairs(&plain).map(|(key, value)| (key, value.as_bytes().to_vec()));
+        let encoded = object.pairs(&encoded).map(|(key, value)| (key, decode_value(value)));
+        let files = plain.chain(encoded).map(|(key, content)| {
+            take_bytes(pod, content.len())?;
+            Ok(file(key, mode, content))
+        });
+        return files.collect();
     };
     let mut files = Vec::new();
     for item in items {
         match value(&object, kind, &item.key) {
-            Some(content) => files.push(file(&item.path, item.mode.unwrap_or(mode), content)),
+            Some(content) => {
+                take_bytes(pod, content.len())?;
+                files.push(file(&item.path, item.mode.unwrap_or(mode), content));
+            }
             None if optional => {}
             None => return Err(format!("references non-existent {} key: {}", kind.key_word, item.key)),
         }
@@ -156,6 +177,7 @@ fn downward_files(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode:
             (None, Some(resource)) => fields::resource(pod, &Container::default(), resource)?,
             (None, None) => continue,
         };
+        take_bytes(pod, text.len())?;
         files.push(file(&item.path, item.mode.unwrap_or(mode), text.into_bytes()));
     }
     Ok(files)

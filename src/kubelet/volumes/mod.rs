@@ -134,6 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn files_of_a_pod_are_bounded_together() {
+        let items = |count: usize| -> Vec<Value> {
+            (0..count).map(|index| json!({"key": "a", "path": index.to_string()})).collect()
+        };
+        let volume = |name: &str, count| json!({"name": name, "configMap": {"name": "large", "items": items(count)}});
+        for (volumes, is_refused) in [
+            (json!([volume("v", 20)]), false),
+            (json!([volume("v", 30)]), true),
+            (json!([volume("u", 15), volume("v", 15)]), true),
+        ] {
+            let mut machine = machine(volumes);
+            machine.put("configmaps", json!({"metadata": meta("large"), "data": {"a": "x".repeat(1 << 20)}}));
+            machine.settle();
+            let why =
+                "MountVolume.SetUp failed for volume \"v\" : the files of the pod's volumes take more than 24 MiB: ";
+            assert_eq!(failures(&machine).iter().any(|failure| failure.starts_with(why)), is_refused);
+            assert_eq!(machine.starts.is_empty(), is_refused);
+        }
+    }
+
+    #[test]
     fn image_volume_shows_the_files_that_an_image_object_names() {
         let mut machine = machine(json!([{"name": "v", "image": {"reference": "example.com/model:1"}}]));
         machine.settle();

@@ -9,6 +9,7 @@ use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer};
 use super::super::security;
 use super::content::{MOUNT_FAILED, mount_failure, source};
+use super::files::MAX_POD_FILE_BYTES;
 use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
@@ -62,6 +63,7 @@ fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
     let volume = |volume: &k8s_openapi::api::core::v1::Volume| {
         Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
     };
+    pod.file_bytes.set(MAX_POD_FILE_BYTES);
     let etc = private.then(|| hosts::hosts_files(pod, ip).0);
     let shared = shared_memory(pod).filter(|_| private).map(|(volume, _)| volume);
     wanted.into_iter().filter_map(volume).chain(etc).chain(shared).collect()
@@ -157,6 +159,7 @@ pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
         return;
     }
     let follows: Arc<[Volume]> = volumes(pod, ip).into_iter().filter(|volume| volume.source.follows()).collect();
+    pod.file_bytes.set(MAX_POD_FILE_BYTES);
     let failures: Vec<(Str, String)> = declared_volumes(pod).filter_map(|volume| mount_failure(pod, volume)).collect();
     let missing: Vec<Str> = failures.iter().map(|(name, _)| name.clone()).collect();
     if (follows.is_empty() && missing.is_empty()) || facts.volumes == Some(fingerprint(&follows, &missing)) {

@@ -7,8 +7,9 @@ use rustix::net::{RecvFlags, SendFlags, sockopt};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Maximum length of a request; a longer one is invalid.
-const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum length of a request; a longer one is invalid. A start has the files of the pod's volumes, at most 24 MiB, which base64 lengthens
+/// by a third, and variables of at most 8 MiB.
+const MAX_REQUEST_BYTES: usize = 64 * 1024 * 1024;
 /// Number of bytes to receive at once. A new shim has a page fault for each page of a block.
 const BLOCK: usize = 4 * 1024;
 /// A client that lets this many bytes pile up is disconnected.
