@@ -285,8 +285,11 @@ fn check_same_template(
         let init = fixed.init_containers.iter_mut().flatten().zip(now.init_containers.iter().flatten());
         pairs.chain(init).for_each(|(fixed, now)| fixed.resources.clone_from(&now.resources));
     }
-    if fixed != *now || (!changeable.scheduling && new.metadata != old.metadata) {
-        errors.invalid_text(path, &internal::template(new), "field is immutable");
+    if fixed != *now {
+        errors.invalid_text(&path.child("spec"), &internal::spec(now).compact(), "field is immutable");
+    }
+    if !changeable.scheduling {
+        errors.immutable(&path.child("metadata"), &json!(new.metadata), &json!(old.metadata));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Prints a pod spec like Kubernetes' internal Go struct, for messages that contain the spec.
 
 use crate::kinds::shared::go::{self, GoField, GoLayout, GoShape};
-use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{PodSpec, SecurityContext};
 use serde_json::{Value, json};
 
 const RESOURCES: &[GoField] = &[
@@ -183,15 +183,6 @@ const SPEC: &[GoField] = &[
 /// The fields that Go's internal struct has in the security context, but the API has in the spec.
 const BESIDE: [&str; 5] = ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"];
 
-/// Prints a template on one line: its metadata has no name of its own.
-pub fn template(template: &PodTemplateSpec) -> String {
-    let metadata = serde_json::to_string(&template.metadata.clone().unwrap_or_default()).unwrap_or_default();
-    let metadata = metadata.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or_default();
-    let comma = if metadata.is_empty() { "" } else { "," };
-    let spec = spec(&template.spec.clone().unwrap_or_default()).compact();
-    format!("{{{metadata}{comma}\"Spec\":{spec}}}")
-}
-
 /// Lays out a pod spec.
 pub fn spec(spec: &PodSpec) -> GoLayout {
     let mut value = serde_json::to_value(spec).unwrap_or_default();
@@ -207,21 +198,4 @@ pub fn spec(spec: &PodSpec) -> GoLayout {
 /// Prints a container's security context on one line.
 pub fn security_context(security: &SecurityContext) -> String {
     go::lay_out(&serde_json::to_value(security).unwrap_or_default(), SECURITY).compact()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn template_is_printed_with_its_metadata_beside_the_spec() {
-        let labelled = json!({"metadata": {"labels": {"a": "b"}, "annotations": {}}, "spec": {"containers": []}});
-        for (value, head) in [
-            (labelled, r#"{"annotations":{},"labels":{"a":"b"},"Spec":{"Volumes":null,"#),
-            (json!({"spec": {"containers": []}}), r#"{"Spec":{"Volumes":null,"#),
-        ] {
-            let text = template(&serde_json::from_value(value).unwrap());
-            assert!(text.starts_with(head) && text.ends_with("}}"), "{text}");
-        }
-    }
 }
