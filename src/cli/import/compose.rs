@@ -122,8 +122,18 @@ impl ServiceConversion<'_> {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
         };
         let mut objects = vec![Object(workload)];
-        if !ports.is_empty() {
-            let spec = json!({"selector": labels, "ports": service_ports(&ports)});
+        if replicas.is_some_and(|count| count > 1) {
+            let published = ports.iter().filter_map(|port| port.published);
+            let why = "is not published: several pods would share it; the Service has it";
+            self.left_out.extend(published.map(|port| format!("the port {port} of the machine {why}")));
+        }
+        let spec = match ports.is_empty() {
+            false => Some(json!({"selector": labels, "ports": service_ports(&ports)})),
+            // Other services know this one by its name, on ports that the file does not mention.
+            true if !is_job => Some(json!({"clusterIP": "None", "selector": labels})),
+            true => None,
+        };
+        if let Some(spec) = spec {
             objects.push(Object(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})));
         }
         Ok(objects)
@@ -197,6 +207,9 @@ impl ServiceConversion<'_> {
 
     fn image(&mut self) -> String {
         if let Some(image) = self.service["image"].as_str() {
+            if !self.service["build"].is_null() {
+                self.left_out.push(format!("build is left out: the pods run the image {image}"));
+            }
             return image.to_owned();
         }
         self.left_out.push(
@@ -439,6 +452,17 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_several_pods_and_builds_of_named_images_are_left_out() {
+        let web = json!({"image": "web:1", "build": ".", "ports": ["8080:80"], "deploy": {"replicas": 2}});
+        let found = converted(json!({"services": {"web": web}}));
+        let expected = [
+            "web: build is left out: the pods run the image web:1",
+            "web: the port 8080 of the machine is not published: several pods would share it; the Service has it",
+        ];
+        assert_eq!(found.left_out, expected);
+    }
+
+    #[test]
     fn everything_without_a_counterpart_is_named() {
         let task = json!({
             "build": ".", "restart": "no", "privileged": true, "ports": ["3000-3005:3000-3005"], "depends_on": {"idle": {}},
@@ -453,6 +477,8 @@ mod tests {
         ];
         assert_eq!(found.left_out, expected);
         assert_eq!(found.files["task"][0].0["kind"], "Job");
+        let known_by_name = &found.files["idle"][1].0["spec"];
+        assert_eq!(*known_by_name, json!({"clusterIP": "None", "selector": {"app": "idle"}}), "it has no port");
         assert!(convert(&json!({}), Path::new("/"), &|_| Ok(Vec::new())).is_err());
     }
 }
