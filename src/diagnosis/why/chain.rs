@@ -7,11 +7,12 @@ use super::{
     disruption, dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
 };
 use crate::controllers::namespace::CONTENT_FAILURE;
+use crate::controllers::pv_binder;
 use crate::diagnosis::convergence;
 use crate::kinds::{persistent_volume, persistent_volume_claim};
 use crate::object::Key;
 use crate::reconcile::tick::INTERNAL_ERROR;
-use crate::world::{Row, World};
+use crate::world::{Row, World, storage};
 use std::sync::Arc;
 
 /// The chain of an object; `None` when it does not exist.
@@ -103,6 +104,14 @@ fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
         held => format!("it is being deleted and waits for the finalizers {}", held.join(", ")),
     };
     let link = CauseLink { wanted: "to be gone".into(), seen, state: ConvergenceState::Converging, next: None, ..link };
+    if foreign.is_empty()
+        && let Some(pod) = user_of_protected_claim(world, row)
+    {
+        let (name, place) = (row_name(pod), in_namespace(&row.key));
+        let seen = format!("{}, as {name} uses it", link.seen);
+        let next = format!("wait until {name} ends, or delete it: kloop delete {name}{place}");
+        return CauseLink { seen, by: pv_binder::LOOP.name, ..link }.stuck(next);
+    }
     let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
     link.stuck_if(!foreign.is_empty() && !is_pod_that_ends, || {
         let kind = row_name(row);
@@ -111,6 +120,16 @@ fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
             foreign.join(", "),
             in_namespace(&row.key)
         )
+    })
+}
+
+/// Returns a pod that uses a claim which is protected while pods do.
+fn user_of_protected_claim<'a>(world: &'a World, claim: &'a Row) -> Option<&'a Arc<Row>> {
+    let is_protected = claim.finalizers.iter().any(|one| **one == *persistent_volume_claim::PROTECTION);
+    let mut pods = is_protected.then(|| world.list_in("pods", &claim.key.namespace)).into_iter().flatten();
+    pods.find(|pod| {
+        let has_ended = pod.pod().is_none_or(|fields| fields.phase.is_terminal());
+        !has_ended && storage::used_by(world, pod).any(|used| used.key == claim.key)
     })
 }
 

@@ -76,7 +76,8 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
         return start_webhook(world, webhook.trim_end_matches('"'));
     }
     if message.contains("serviceaccount") || message.contains("service account") {
-        return format!("create it: kloop create serviceaccount NAME{namespace_flag}");
+        let name = missing_account(message).unwrap_or("NAME");
+        return format!("create it: kloop create serviceaccount {name}{namespace_flag}");
     }
     format!("correct the refused object: {correct}")
 }
@@ -91,6 +92,11 @@ fn start_webhook(world: &World, webhook: &str) -> String {
         Some(configuration) => format!("{start}, or remove its configuration: kloop delete {configuration}"),
         None => start,
     }
+}
+
+/// The name of the ServiceAccount that a message says is not found.
+fn missing_account(message: &str) -> Option<&str> {
+    Some(message.split_once("serviceaccount \"")?.1.split_once('"')?.0)
 }
 
 /// The name that follows these words in a message.
@@ -111,4 +117,17 @@ pub(super) fn split_advice(message: &str) -> (String, Option<String>) {
 /// Describes a probe or hook in a few words.
 pub(super) fn handler(probe: &Value) -> String {
     ProbeHandler::read(probe).map(|handler| handler.summarize()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_account_is_named() {
+        let message =
+            "pods \"a\" is forbidden: error looking up service account q/nosa: serviceaccount \"nosa\" not found";
+        assert_eq!(missing_account(message), Some("nosa"));
+        assert_eq!(missing_account("the service account is absent"), None);
+    }
 }

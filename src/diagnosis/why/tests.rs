@@ -141,6 +141,21 @@ fn refusal_is_found_by_a_dry_run() {
 }
 
 #[test]
+fn deleted_claim_waits_for_the_pod_that_uses_it() {
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data",
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {}});
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
+    let user = pod(json!({"volumes": [volume]}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
+    let mut world = world(&[claim, user.clone()]);
+    let name = user["metadata"]["name"].as_str().unwrap();
+    let key = Key::new(crate::object::Resource("persistentvolumeclaims"), "default", "data");
+    let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
+    let answer = explain(&mut world, &key, &plane).unwrap();
+    assert_eq!(answer.links[answer.place].by, "persistentvolume-controller");
+    assert_eq!(answer.next(), format!("wait until pod/{name} ends, or delete it: kloop delete pod/{name}"));
+}
+
+#[test]
 fn running_job_is_on_its_way_and_its_cron_job_is_as_wanted() {
     let mut runs = pod(json!({"restartPolicy": "Never"}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
     runs["metadata"]["ownerReferences"] =
