@@ -97,7 +97,13 @@ impl StorePath {
         }
         check_owner(dir, &found)?;
         if found.st_mode as RawMode & 0o022 != 0 {
-            let what = format!("other users may write to this folder: run `chmod go-w {}`", dir.display());
+            // Folders such as /tmp are for all users.
+            let is_shared = found.st_mode as RawMode & 0o1000 != 0;
+            let remedy = match is_shared {
+                true => "name a file in a folder of your own".to_owned(),
+                false => format!("run `chmod go-w {}`", dir.display()),
+            };
+            let what = format!("other users may write to this folder: {remedy}");
             return Err(OpenError::Unsafe { path: dir.into(), what });
         }
         Ok(())

@@ -127,11 +127,11 @@ fn foreign_in_use(path: &Path) {
 fn folder_must_be_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = example(dir.path());
-    for mode in [0o770, 0o707, 0o1777] {
+    for (mode, remedy) in [(0o770, "chmod go-w"), (0o707, "chmod go-w"), (0o1777, "a folder of your own")] {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
         let error = Store::open(&path, OpenMode::Existing).err().unwrap();
         assert!(matches!(error, OpenError::Unsafe { .. }), "{error}");
-        assert!(error.to_string().contains("chmod go-w"), "{error}");
+        assert!(error.to_string().contains(remedy), "{error}");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     Store::open(&path, OpenMode::Existing).unwrap();
