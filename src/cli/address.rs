@@ -2,8 +2,9 @@
 //!
 //! Never: connects to the address. Start reading at [`find_urls`].
 
-use super::one_pod;
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::control_plane;
+use super::cluster::one_pod;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::kinds;
 use crate::object::{Key, Object};

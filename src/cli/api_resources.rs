@@ -1,6 +1,7 @@
 //! `kloop api-resources`: lists the kinds that the API serves.
 
-use super::{CliResult, CommandContext, Failure, rest};
+use super::cluster::rest;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::remote::discovery::DiscoveredResource;
 use crate::show::columns;
 

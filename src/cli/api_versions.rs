@@ -1,6 +1,7 @@
 //! `kloop api-versions`: lists the groups and versions that the API serves.
 
-use super::{CliResult, CommandContext, rest};
+use super::cluster::rest;
+use super::{CliResult, CommandContext};
 use std::collections::BTreeSet;
 
 /// Print the supported API versions on the server, in the form of "group/version".

@@ -1,9 +1,10 @@
 //! `kloop apply`: creates and changes objects so that they match the manifests.
 
-use super::dry_run::DryRun;
-use super::files::{self, FileFlags, Manifest};
-use super::flags::{ChangeFlags, DeletionFlags, ValidateFlag};
-use super::{CliResult, CommandContext, Failure, change_cause, control_plane, targets};
+use super::cluster::{change_cause, control_plane, targets};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::{ChangeFlags, DeletionFlags, ValidateFlag};
+use super::manifests::files::{self, FileFlags, Manifest};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::apply::{self, Applied, ApplyOutcome};
 use crate::apiserver::{Transaction, WriteOptions};
 use crate::kinds::Kind;

@@ -1,9 +1,9 @@
 //! `kloop attach`: connects the terminal to a running container. This needs no control plane.
 
+use super::cluster::one_pod::{self, SessionFlags, SessionOptions};
+use super::cluster::server_session::{self, ServerSession};
 use super::logs::lines::{LineStyle, LineWriter};
 use super::logs::streams::{LogPlace, copy_log};
-use super::one_pod::{self, SessionFlags, SessionOptions};
-use super::server_session::{self, ServerSession};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::logs::{self, LogOptions};

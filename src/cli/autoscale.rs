@@ -1,7 +1,7 @@
 //! `kloop autoscale`: a HorizontalPodAutoscaler for a workload.
 
+use super::cluster::targets::{self, NamedFlags, Scope, Target};
 use super::create::generate::CreateFlags;
-use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Quantity;
 use serde_json::{Value, json};

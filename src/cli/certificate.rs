@@ -1,10 +1,10 @@
 //! `kloop certificate approve` and `deny`: the decision about a CertificateSigningRequest.
 
-use super::change::change_part;
-use super::dry_run::DryRun;
-use super::files::FileFlags;
-use super::flags::ChangeFlags;
-use super::targets::{self, Scope, Target};
+use super::cluster::change::change_part;
+use super::cluster::targets::{self, Scope, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::ChangeFlags;
+use super::manifests::files::FileFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::update::UpdatePart;
 use crate::object::condition;

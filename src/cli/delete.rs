@@ -1,11 +1,11 @@
 //! `kloop delete`: deletes objects gracefully, and waits until they are gone.
 
-use super::deadline::{Deadline, timed_out_on};
-use super::dry_run::DryRun;
-use super::files;
-use super::flags::{self, WriteFlags};
-use super::raw_request::RawFlag;
-use super::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::cluster::deadline::{Deadline, timed_out_on};
+use super::cluster::raw_request::RawFlag;
+use super::cluster::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::{self, WriteFlags};
+use super::manifests::files;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::names::key_of;

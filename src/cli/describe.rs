@@ -1,8 +1,9 @@
 //! `kloop describe`: prints details of objects and of related objects.
 
-use super::past::AtFlag;
-use super::targets::{self, Scope, Target, TargetFlags, Targets};
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::control_plane;
+use super::cluster::past::AtFlag;
+use super::cluster::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Transaction;
 use crate::apiserver::read::{self, ListSelection};
 use crate::kinds::view::RelatedObjects;

@@ -1,12 +1,13 @@
 //! `kloop diff`: shows the changes that an apply would make.
 
 use super::apply::prune::find_pruned;
-use super::dry_run::DryRun;
-use super::files::{self, FileFlags, Manifest};
-use super::flags::LabelFlag;
-use super::past::AtFlag;
-use super::portable::make_portable;
-use super::{CliResult, CommandContext, Failure, history, targets, undo};
+use super::cluster::past::AtFlag;
+use super::cluster::targets;
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::LabelFlag;
+use super::manifests::files::{self, FileFlags, Manifest};
+use super::manifests::portable::make_portable;
+use super::{CliResult, CommandContext, Failure, history, undo};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::apply;
 use crate::apiserver::apply_patch::apply_patch;

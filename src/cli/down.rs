@@ -2,7 +2,7 @@
 //!
 //! Never: deletes the data of a claim without `--volumes`. Start reading at [`find_targets`].
 
-use super::deadline::Deadline;
+use super::cluster::deadline::Deadline;
 use super::delete::deletion_message;
 use super::up::planes::{self, OwnPlane};
 use super::{CliResult, CommandContext, Failure};

@@ -1,9 +1,9 @@
 //! `kloop edit`: changes objects in an editor.
 
-use super::change::patch_scale;
-use super::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
+use super::cluster::change::patch_scale;
+use super::cluster::targets::{self, NamedFlags, Scope, Target};
+use super::command_line::flags::{ChangeFlags, LineEndingsFlag, ValidateFlag};
 use super::plugin::find_in_path;
-use super::targets::{self, NamedFlags, Scope, Target};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::patch::{PatchType, patch};
 use crate::apiserver::rules::names::key_of;

@@ -1,10 +1,11 @@
 //! `kloop events`: lists events, oldest first.
 
-use super::deadline::Deadline;
-use super::flags::PrintFlags;
-use super::server_watch::{self, WatchBounds, WatchedObjects};
-use super::targets::{self, Targets};
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::control_plane;
+use super::cluster::deadline::Deadline;
+use super::cluster::server_watch::{self, WatchBounds, WatchedObjects};
+use super::cluster::targets::{self, Targets};
+use super::command_line::flags::PrintFlags;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::watch::{EventKind, WatchSelection, events_after};
 use crate::kinds::{self, Kind, KindRegistry};

@@ -1,9 +1,9 @@
 //! `kloop exec`: runs a command in a container. The pod's shim starts it; this needs no control
 //! plane.
 
-use super::files::FileFlags;
-use super::one_pod::{self, SessionFlags};
-use super::server_session::{self, ServerSession};
+use super::cluster::one_pod::{self, SessionFlags};
+use super::cluster::server_session::{self, ServerSession};
+use super::manifests::files::FileFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::runtime::session::{self, SessionEnd, SessionStreams};

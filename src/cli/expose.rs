@@ -1,8 +1,9 @@
 //! `kloop expose`: creates a Service for an existing workload, pod or Service.
 
+use super::cluster::targets::{self, NamedFlags, Scope, Target};
 use super::create::generate::{CreateFlags, Overrides};
-use super::targets::{self, NamedFlags, Scope, Target};
-use super::{CliResult, CommandContext, Failure, key_changes};
+use super::manifests::key_changes;
+use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use serde_json::{Value, json};
 

@@ -1,9 +1,10 @@
 //! `kloop get`: prints objects as tables or in other formats, once or with their changes.
 
-use super::flags::PrintFlags;
-use super::past::AtFlag;
-use super::targets::{self, TargetFlags, Targets};
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::control_plane;
+use super::cluster::past::AtFlag;
+use super::cluster::targets::{self, TargetFlags, Targets};
+use super::command_line::flags::PrintFlags;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::scale::scale;
 use crate::apiserver::update::UpdatePart;

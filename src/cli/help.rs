@@ -10,7 +10,8 @@ mod verb;
 
 pub use verb::{Args, run};
 
-use super::{CliResult, CommandContext, grammar};
+use super::command_line::grammar;
+use super::{CliResult, CommandContext};
 use crate::show::print;
 use crate::show::wrap::{hang, wrap};
 use clap::{Arg, ArgAction, Command};
@@ -220,7 +221,7 @@ fn usage(path: &[String], verb: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::grammar;
+    use crate::cli::command_line::grammar;
     use crate::cli::verbs::GROUPS;
     use crate::cli::verbs::is_verb;
     use clap::error::ErrorKind;

@@ -2,8 +2,8 @@
 //!
 //! Never: changes the log; [`super::undo`] makes new changes. Start reading at [`run`]. [`format_entries`] defines the form of an entry.
 
-use super::past;
-use super::targets::{self, Targets};
+use super::cluster::past;
+use super::cluster::targets::{self, Targets};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::BOOTSTRAP;
 use crate::kinds::KindRegistry;

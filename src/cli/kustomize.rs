@@ -1,7 +1,7 @@
 //! `kloop kustomize` and `-k`: builds a folder's kustomization ([`crate::kustomize`]) from the
 //! files on this machine.
 
-use super::progress_line::ProgressLine;
+use super::output::progress_line::ProgressLine;
 use super::{CliResult, CommandContext, Failure};
 use crate::kustomize::{self as build, BuildResource, FileAccess, FoundPath};
 use crate::object::{io_error_text, yaml};

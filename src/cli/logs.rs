@@ -1,10 +1,11 @@
 //! `kloop logs`: prints containers' output from their log files. This needs no control plane.
 
-use super::deadline::Deadline;
-use super::flags::{LabelFlag, SelectFlags};
-use super::one_pod::{self, PodContainers, RestartRank};
-use super::targets;
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::control_plane;
+use super::cluster::deadline::Deadline;
+use super::cluster::one_pod::{self, PodContainers, RestartRank};
+use super::cluster::targets;
+use super::command_line::flags::{LabelFlag, SelectFlags};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::authorization::check_verb;
 use crate::apiserver::log;
 use crate::apiserver::read::{self, ListSelection};

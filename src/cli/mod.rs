@@ -1,13 +1,12 @@
 //! The command line: kubectl's verbs, flags, messages and exit codes over one state file.
 //!
-//! Knows: the verbs (one file each, one line each in [`verbs`]), the flags that verbs share, and
-//! the form of errors.
+//! Knows: the verbs (one file each, one line each in [`verbs`]), and what they share: the [`command_line`], their [`manifests`], the
+//! [`cluster`] that they work with, and the form of their [`output`].
 //! Never: decides anything about objects (the API server does), never writes to the store but
 //! through it, never prints errors with a macro, which panics when nobody reads
 //! ([`crate::client::standard_error`]).
 //! Start reading at [`main`]; a verb is a file with an `Args` struct, whose doc comment is its help, and `run`.
 
-mod access_verbs;
 mod address;
 mod api_resources;
 mod api_versions;
@@ -17,99 +16,70 @@ mod auth;
 mod autoscale;
 mod backup;
 mod certificate;
-mod change;
-mod change_cause;
-mod check_globals;
+mod cluster;
 mod cluster_info;
+mod command_line;
 mod completion;
 mod config;
-mod context;
-mod context_settings;
-mod contexts;
-mod control_plane;
 mod cp;
 mod create;
 mod dash;
-mod data_sources;
-mod deadline;
 mod debug;
 mod delete;
 mod describe;
-mod diagnostics;
 mod diff;
 mod dns;
 mod down;
-mod dry_run;
 mod edit;
 mod envtest;
 mod events;
 mod exec;
 mod explain;
 mod expose;
-mod failure;
-mod files;
-mod flags;
 mod get;
-mod globals;
-mod grammar;
 mod help;
 mod history;
 mod image;
 mod import;
-mod input;
-mod key_changes;
 mod kubeconfig;
-mod kuberc;
 mod kustomize;
-mod log_writer;
 mod logs;
-mod manifest_metadata;
+mod manifests;
 mod mark;
 mod node;
-mod one_pod;
-mod past;
+mod output;
 mod patch;
 mod plan;
 mod plugin;
 mod port_forward;
-mod portable;
-mod program_name;
-mod progress_line;
 mod proxy;
 mod ps;
-mod raw_request;
 mod reconcile;
-mod relative;
 mod replace;
-mod rest;
 mod rollout;
 mod run;
 mod scale;
 mod serve;
-mod server_log;
-mod server_session;
-mod server_verbs;
-mod server_watch;
 mod set;
 mod state;
-mod targets;
 mod top;
 mod tour;
 mod undo;
 mod up;
-mod usage;
 mod verbs;
 mod version;
 mod wait;
 mod why;
-mod world_follower;
 
-pub use context::CommandContext;
-pub use failure::{CliResult, Failure};
-pub use globals::Globals;
+pub use cluster::context::CommandContext;
+pub use command_line::globals::Globals;
+pub use output::failure::{CliResult, Failure};
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use cluster::{change_cause, control_plane};
+use command_line::{check_globals, grammar, kuberc, usage};
+use output::diagnostics;
 use std::process::ExitCode;
 use verbs::Verb;
 

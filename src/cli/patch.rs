@@ -1,10 +1,11 @@
 //! `kloop patch`: patches objects.
 
-use super::change::{change as change_object, patch_scale};
-use super::dry_run::DryRun;
-use super::flags::ChangeFlags;
-use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{CliResult, CommandContext, Failure, input};
+use super::cluster::change::{change as change_object, patch_scale};
+use super::cluster::targets::{self, Scope, ScopeFlags, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::ChangeFlags;
+use super::manifests::input;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::patch::{self, PatchType};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;

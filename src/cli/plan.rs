@@ -1,8 +1,9 @@
 //! `kloop plan`: shows the changes that manifests would cause.
 
-use super::files::{self, FileFlags};
-use super::flags::PrintFlags;
-use super::{CliResult, CommandContext, Failure, targets, why};
+use super::cluster::targets;
+use super::command_line::flags::PrintFlags;
+use super::manifests::files::{self, FileFlags};
+use super::{CliResult, CommandContext, Failure, why};
 use crate::apiserver::WriteOptions;
 use crate::apiserver::apply::{self, ApplyOutcome};
 use crate::diagnosis::preview::{Preview, PreviewResult};

@@ -150,7 +150,7 @@ pub fn extends_create(words: &[OsString]) -> bool {
 }
 
 fn is_subcommand_of_create(word: &OsStr) -> bool {
-    let grammar = super::grammar::command();
+    let grammar = super::command_line::grammar::command();
     grammar.find_subcommand("create").is_some_and(|create| create.find_subcommand(word).is_some())
 }
 

@@ -3,7 +3,8 @@
 //! Never: reads an object other than the pods that it shows, so that it is fast in a large cluster; or needs a control plane.
 //! Start reading at [`run`].
 
-use super::{CliResult, CommandContext, control_plane};
+use super::cluster::control_plane;
+use super::{CliResult, CommandContext};
 use crate::object::{Key, Resource, Time, time};
 use crate::runtime::wire::{self, ContainerRecord, RecordedState, ShimRecord};
 use crate::runtime::{folder, ports, usage};

@@ -2,8 +2,10 @@
 
 pub mod flags;
 
-use super::log_writer::LogWriter;
-use super::{CliResult, CommandContext, Failure, contexts, globals, serve};
+use super::cluster::contexts;
+use super::command_line::globals;
+use super::output::log_writer::LogWriter;
+use super::{CliResult, CommandContext, Failure, serve};
 use crate::apiserver::Api;
 use crate::diagnosis::convergence;
 use crate::joined_node;

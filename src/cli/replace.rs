@@ -1,11 +1,12 @@
 //! `kloop replace`: replaces objects with their manifests.
 
-use super::deadline::Deadline;
-use super::dry_run::DryRun;
-use super::files::{self, FileFlags, Manifest};
-use super::flags::{self, DeletionFlags, MakeFlags};
-use super::raw_request::RawFlag;
-use super::{CliResult, CommandContext, Failure, targets};
+use super::cluster::deadline::Deadline;
+use super::cluster::raw_request::RawFlag;
+use super::cluster::targets;
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::{self, DeletionFlags, MakeFlags};
+use super::manifests::files::{self, FileFlags, Manifest};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::FieldValidation;
 use crate::apiserver::authorization::check_verb;
 use crate::apiserver::create::create;

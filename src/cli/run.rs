@@ -1,12 +1,14 @@
 //! `kloop run`: creates a pod from flags, and can attach to it.
 
+use super::cluster::deadline::Deadline;
+use super::cluster::one_pod::SessionOptions;
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags;
+use super::command_line::flags::DeletionFlags;
 use super::create::generate::{CreateFlags, Overrides};
-use super::deadline::Deadline;
-use super::dry_run::DryRun;
-use super::files::FileFlags;
-use super::flags::DeletionFlags;
-use super::one_pod::SessionOptions;
-use super::{CliResult, CommandContext, Failure, attach, delete, flags, key_changes};
+use super::manifests::files::FileFlags;
+use super::manifests::key_changes;
+use super::{CliResult, CommandContext, Failure, attach, delete};
 use crate::apiserver::delete::{DeleteOptions, delete as remove};
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;

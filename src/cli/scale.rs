@@ -1,11 +1,12 @@
 //! `kloop scale`: sets the number of replicas.
 
-use super::change::{change, change_part};
-use super::deadline::Deadline;
-use super::dry_run::DryRun;
-use super::flags::{self, ChangeFlags};
-use super::targets::{self, Scope, ScopeFlags, Target};
-use super::{CliResult, CommandContext, Failure, control_plane};
+use super::cluster::change::{change, change_part};
+use super::cluster::control_plane;
+use super::cluster::deadline::Deadline;
+use super::cluster::targets::{self, Scope, ScopeFlags, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::{self, ChangeFlags};
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;

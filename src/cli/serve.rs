@@ -1,6 +1,6 @@
 //! `kloop serve`: serves the REST API to clients of Kubernetes.
 
-use super::server_log::log_server;
+use super::output::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::signal_socket;

@@ -3,10 +3,11 @@
 //! Never: writes to the store itself, or brings back a status. Start reading at [`find_targets`], which compares the changes of commands
 //! with the present state.
 
-use super::dry_run::DryRun;
+use super::cluster::{control_plane, past};
+use super::command_line::dry_run::DryRun;
 use super::history::{format_change, writer_name};
-use super::portable::strip_server_fields;
-use super::{CliResult, CommandContext, Failure, control_plane, past};
+use super::manifests::portable::strip_server_fields;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::update::{UpdatePart, update};

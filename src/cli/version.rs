@@ -1,7 +1,8 @@
 //! `kloop version`.
 
-use super::flags::PrintFlags;
-use super::{CliResult, CommandContext, rest};
+use super::cluster::rest;
+use super::command_line::flags::PrintFlags;
+use super::{CliResult, CommandContext};
 use crate::kustomize;
 use crate::serve::KUBERNETES;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! `kloop wait`: waits for a condition of objects.
 
-use super::deadline::{Deadline, timed_out_on};
-use super::flags::PrintFlags;
-use super::server_watch::{self, WatchBounds, WatchedObjects};
-use super::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::cluster::deadline::{Deadline, timed_out_on};
+use super::cluster::server_watch::{self, WatchBounds, WatchedObjects};
+use super::cluster::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::command_line::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read::ListSelection;
 use crate::apiserver::rules::names::key_of;

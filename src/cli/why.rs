@@ -2,9 +2,10 @@
 
 mod causes;
 
-use super::flags::PrintFlags;
-use super::targets::{self, Scope, TargetFlags};
-use super::{CliResult, CommandContext, Failure, globals};
+use super::cluster::targets::{self, Scope, TargetFlags};
+use super::command_line::flags::PrintFlags;
+use super::command_line::globals;
+use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::apiserver::rules::names::key_of;
 use crate::diagnosis::why::{

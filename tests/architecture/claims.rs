@@ -56,7 +56,7 @@ const CLAIMS: &[Claim] = &[
     ("managed_fields/typed", "depends on managers", &["crate::managed_fields::entries"]),
     ("cli", "never writes to the store but through it", &["crate::store::txn", "rusqlite"]),
     ("cli", "never prints errors with a macro", &["eprint!", "eprintln!"]),
-    ("cli/context_settings", "opens the state", &[STORE, API]),
+    ("cli/cluster/context_settings", "opens the state", &[STORE, API]),
     ("cli/completion/state", "Never creates the file", &["crate::store::open::OpenMode::Create", WRITES]),
     ("cli/top", "Never: stores a sample", &[WRITES, "crate::apiserver::create", "crate::apiserver::update"]),
     ("kustomize", "opens a file itself", &[FILES]),

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const KNOWN: &[(&str, &[&str])] = &[];
 
 /// Folders that only group files of their parent.
-const GROUPS: [&str; 2] = ["kinds/catalogue", "kinds/shared"];
+const GROUPS: [&str; 6] =
+    ["cli/cluster", "cli/command_line", "cli/manifests", "cli/output", "kinds/catalogue", "kinds/shared"];
 
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 

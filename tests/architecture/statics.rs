@@ -26,7 +26,7 @@ const CHANGING: [(&str, &str, &str); 26] = [
     ),
     ("src/apiserver/env.rs", "STORE", "random numbers of the system, fetched in batches"),
     ("src/cel/cache.rs", "COMPILED", "a cache: an expression with its declarations gives the same program at any time"),
-    ("src/cli/log_writer.rs", "SINK", "the one thread that writes to standard output"),
+    ("src/cli/output/log_writer.rs", "SINK", "the one thread that writes to standard output"),
     ("src/kinds/custom/pattern.rs", "COMPILED", "a cache: a pattern's text gives the same program at any time"),
     ("src/kinds/custom/rules/definition.rs", "CHECKED", "a cache: a schema's text has the same errors at any time"),
     ("src/object/key.rs", "KNOWN", "an interner: a name gives the same `Resource` at any time"),

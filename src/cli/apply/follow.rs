@@ -4,8 +4,9 @@
 
 use super::{ApplyCaller, Args, apply_once, prune};
 use crate::apiserver::rules::names::key_of;
-use crate::cli::files::NO_MANIFESTS;
-use crate::cli::{CliResult, CommandContext, Failure, flags, kustomize};
+use crate::cli::command_line::flags;
+use crate::cli::manifests::files::NO_MANIFESTS;
+use crate::cli::{CliResult, CommandContext, Failure, kustomize};
 use crate::object::{Object, time};
 use crate::runtime::debounced_watch::{DebouncedWatch, WatchedFolder};
 use jiff::SignedDuration;

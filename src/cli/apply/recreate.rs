@@ -6,8 +6,9 @@ use crate::apiserver::WriteOptions;
 use crate::apiserver::apply::{Applied, ApplyOutcome};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
-use crate::cli::deadline::Deadline;
-use crate::cli::{CliResult, CommandContext, Failure, flags};
+use crate::cli::cluster::deadline::Deadline;
+use crate::cli::command_line::flags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::{Key, Object};
 

@@ -2,7 +2,7 @@
 
 use crate::apiserver::apply::three_way;
 use crate::apiserver::rules::names::key_of;
-use crate::cli::files::Manifest;
+use crate::cli::manifests::files::Manifest;
 use crate::cli::{CommandContext, Failure};
 use crate::go::fmt;
 use crate::go::json::to_json;

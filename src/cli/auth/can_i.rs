@@ -4,7 +4,7 @@
 
 use super::server_reviews;
 use crate::apiserver::authorization::{AccessRequest, AccessTarget, AccessedResource, authorize, find_grants};
-use crate::cli::access_verbs::{PATH_VERBS, RESOURCE_VERBS};
+use crate::cli::command_line::access_verbs::{PATH_VERBS, RESOURCE_VERBS};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::join_errors;
 use crate::show::columns;

@@ -1,7 +1,8 @@
 //! The questions of `kloop auth` as reviews that a server answers.
 
 use crate::apiserver::authorization::{AccessDecision, AccessRequest, AccessTarget};
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::ClientRequest;
 use crate::world::access::rule::AccessRule;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 
 use super::server_reviews;
 use crate::apiserver::user::User;
-use crate::cli::flags::PrintFlags;
+use crate::cli::command_line::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext};
 use crate::show::columns;
 use serde_json::{Value, json};

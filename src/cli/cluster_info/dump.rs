@@ -1,7 +1,8 @@
 //! `kloop cluster-info dump`: objects and logs for diagnosing a problem.
 
-use crate::cli::flags::PrintFlags;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::command_line::flags::PrintFlags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{io_error_text, time};
 use crate::show::print::{ObjectPrinter, OutputFormat};
 use jiff::SignedDuration;

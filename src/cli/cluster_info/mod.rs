@@ -2,7 +2,8 @@
 
 mod dump;
 
-use super::{CliResult, CommandContext, rest};
+use super::cluster::rest;
+use super::{CliResult, CommandContext};
 use clap::Subcommand;
 use colored::Colorize;
 

@@ -6,7 +6,8 @@
 
 use super::state::CompletionState;
 use super::values;
-use crate::cli::{grammar, help};
+use crate::cli::command_line::grammar;
+use crate::cli::help;
 use crate::show::print;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgMatches, Command};

@@ -1,7 +1,8 @@
 //! Writes manual pages from the grammar of the command line: `kloop.1` and one page for each
 //! command.
 
-use crate::cli::{CliResult, CommandContext, Failure, grammar};
+use crate::cli::command_line::grammar;
+use crate::cli::{CliResult, CommandContext, Failure};
 use anyhow::Context as _;
 use clap::Command;
 use clap_mangen::Man;

@@ -3,8 +3,8 @@
 use super::conditions;
 use crate::apiserver::{Api, custom};
 use crate::cli::Globals;
-use crate::cli::context_settings::{context_name, default_namespace};
-use crate::cli::contexts::{self, ClusterChoice, ConfigFile, Entries, USER};
+use crate::cli::cluster::context_settings::{context_name, default_namespace};
+use crate::cli::cluster::contexts::{self, ClusterChoice, ConfigFile, Entries, USER};
 use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::kinds::custom::DEFINITIONS;
 use crate::kinds::image::recipe;
@@ -118,7 +118,9 @@ impl CompletionState {
     /// Completes the verb of `auth can-i`, then the type.
     pub fn access(&self, word: &str) -> Vec<String> {
         match self.words.is_empty() {
-            true => crate::cli::access_verbs::RESOURCE_VERBS.iter().map(|verb| (*verb).to_owned()).collect(),
+            true => {
+                crate::cli::command_line::access_verbs::RESOURCE_VERBS.iter().map(|verb| (*verb).to_owned()).collect()
+            }
             false if word.contains('/') => self.pairs(word),
             false => self.types(),
         }

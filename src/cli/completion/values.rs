@@ -2,7 +2,7 @@
 //!
 //! Never: refuses a value; each verb does that itself. Start reading at [`flag_values`].
 
-use super::super::access_verbs::RESOURCE_VERBS;
+use crate::cli::command_line::access_verbs::RESOURCE_VERBS;
 
 /// Flags by name with their values, for all verbs that have them.
 const FLAGS: [(&str, &[&str]); 19] = [

@@ -2,8 +2,9 @@
 
 use super::entries::DeleteArgs;
 use super::loaded::{LoadedConfig, put, unexpected};
-use crate::cli::contexts::{ConfigFile, absolute_server};
-use crate::cli::{CliResult, CommandContext, Failure, context_settings};
+use crate::cli::cluster::context_settings;
+use crate::cli::cluster::contexts::{ConfigFile, absolute_server};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::show::columns;
 

@@ -1,7 +1,7 @@
 //! The clusters and users of `kloop config`: list, make, change and delete them. Credentials of users have a file of their own.
 
 use super::loaded::{LoadedConfig, absolute, put, remove, unexpected};
-use crate::cli::contexts::{ConfigFile, Entries, Location, USER, absolute_server};
+use crate::cli::cluster::contexts::{ConfigFile, Entries, Location, USER, absolute_server};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use base64::Engine;

@@ -1,7 +1,8 @@
 //! The contexts as `config` shows them: the contexts of the file, and the context of the state file that is used without a file.
 
-use crate::cli::contexts::{ConfigFile, USER, own_state};
-use crate::cli::{CliResult, CommandContext, Failure, Globals, context_settings};
+use crate::cli::cluster::context_settings;
+use crate::cli::cluster::contexts::{ConfigFile, USER, own_state};
+use crate::cli::{CliResult, CommandContext, Failure, Globals};
 use crate::store;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};

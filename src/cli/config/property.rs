@@ -2,8 +2,9 @@
 
 use super::context_entries::{check_namespace, set_current};
 use super::loaded::{LoadedConfig, put, unexpected};
-use crate::cli::contexts::{ConfigFile, Entries};
-use crate::cli::{CliResult, CommandContext, Failure, flags};
+use crate::cli::cluster::contexts::{ConfigFile, Entries};
+use crate::cli::command_line::flags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use base64::DecodeError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,8 @@
 //! `kloop config view`: the contexts in the form of a kubeconfig.
 
 use super::loaded::LoadedConfig;
-use crate::cli::contexts::{ConfigFile, Entries};
-use crate::cli::flags::PrintFlags;
+use crate::cli::cluster::contexts::{ConfigFile, Entries};
+use crate::cli::command_line::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::show::print::{ObjectPrinter, OutputFormat};

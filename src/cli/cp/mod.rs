@@ -3,7 +3,8 @@
 
 mod server;
 
-use super::{CliResult, CommandContext, Failure, one_pod};
+use super::cluster::one_pod;
+use super::{CliResult, CommandContext, Failure};
 use crate::object::{Object, io_error_text};
 use crate::runtime::copy::{ContainerFilesystem, CopyRefusal};
 use crate::runtime::session;

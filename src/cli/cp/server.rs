@@ -4,7 +4,7 @@
 
 use super::{CopyContainer, print_skipped};
 use crate::apiserver::remote::refusal;
-use crate::cli::server_session::{Channel, ServerSession, read_end};
+use crate::cli::cluster::server_session::{Channel, ServerSession, read_end};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::{ApiClient, ChannelSocket, SocketSender};
 use crate::object::{Object, io_error_text};

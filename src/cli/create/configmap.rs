@@ -1,7 +1,7 @@
 //! `kloop create configmap`.
 
 use super::generate::{AppendHashFlag, GeneratorFlags};
-use crate::cli::data_sources::DataSourceFlags;
+use crate::cli::manifests::data_sources::DataSourceFlags;
 use crate::cli::{CliResult, CommandContext};
 use base64::Engine;
 use serde_json::{Map, json};

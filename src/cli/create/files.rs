@@ -3,12 +3,13 @@
 use super::reviews;
 use crate::apiserver::Transaction;
 use crate::apiserver::create::create;
-use crate::cli::dry_run::DryRun;
+use crate::cli::cluster::raw_request::RawFlag;
+use crate::cli::cluster::{control_plane, targets};
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::{LabelFlag, LineEndingsFlag, MakeFlags};
 use crate::cli::edit::edit_text;
-use crate::cli::files::{self, FileFlags, Manifest};
-use crate::cli::flags::{LabelFlag, LineEndingsFlag, MakeFlags};
-use crate::cli::raw_request::RawFlag;
-use crate::cli::{CliResult, CommandContext, Failure, control_plane, targets};
+use crate::cli::manifests::files::{self, FileFlags, Manifest};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::{Object, yaml};
 

@@ -4,10 +4,11 @@
 
 use crate::apiserver::create::create;
 use crate::apiserver::patch::{PatchType, patched};
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::MakeFlags;
-use crate::cli::relative::{current_folder, record};
-use crate::cli::{CliResult, CommandContext, Failure, control_plane};
+use crate::cli::cluster::control_plane;
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::MakeFlags;
+use crate::cli::manifests::relative::{current_folder, record};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kustomize::hash::hash_with_name;
 use crate::object::Object;

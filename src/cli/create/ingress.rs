@@ -1,7 +1,8 @@
 //! `kloop create ingress`.
 
 use super::generate::GeneratorFlags;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::manifests::key_changes;
+use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::{Map, Value, json};
 
 /// Create an ingress with the specified name.

@@ -2,7 +2,7 @@
 
 use super::generate::GeneratorFlags;
 use crate::apiserver::read;
-use crate::cli::targets::{self, Targets};
+use crate::cli::cluster::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Object};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! Reviews among manifests: they are answered and not stored.
 
-use crate::cli::files::Manifest;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::manifests::files::Manifest;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::ClientRequest;
 use crate::object::{Object, bug_text, group_of};
 use crate::serve::{AnswerBody, ApiRequest, access, handle_request, review_path};

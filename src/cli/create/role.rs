@@ -2,8 +2,10 @@
 
 use super::generate::GeneratorFlags;
 use crate::apiserver::aggregation;
-use crate::cli::access_verbs::PATH_VERBS;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes, targets};
+use crate::cli::cluster::targets;
+use crate::cli::command_line::access_verbs::PATH_VERBS;
+use crate::cli::manifests::key_changes;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Resource;
 use itertools::Itertools;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,9 @@
 //! `kloop create secret`: generic, tls, docker-registry.
 
 use super::generate::{AppendHashFlag, GeneratorFlags};
-use crate::cli::data_sources::DataSourceFlags;
-use crate::cli::{CliResult, CommandContext, Failure, input};
+use crate::cli::manifests::data_sources::DataSourceFlags;
+use crate::cli::manifests::input;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -2,8 +2,9 @@
 
 use crate::apiserver::remote::object_path;
 use crate::apiserver::tokens;
-use crate::cli::flags::PrintFlags;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::command_line::flags::PrintFlags;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::ClientRequest;
 use crate::kinds;
 use crate::object::{Key, Object, Resource, Status, time};

@@ -8,7 +8,7 @@ use super::model::{ControlPlaneFact, DashAction, DashModel, LoopLine};
 use super::terminal::DashTerminal;
 use super::view::Palette;
 use super::waker::{self, WakeReceiver, Waker};
-use crate::cli::world_follower::WorldFollower;
+use crate::cli::cluster::world_follower::WorldFollower;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Time;
 use crate::reconcile::leader;

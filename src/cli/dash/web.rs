@@ -4,8 +4,8 @@
 //! because the arguments of programs can be read by everyone. Start reading at [`serve_page`].
 
 use crate::cli::address::has_opened;
+use crate::cli::output::server_log::log_server;
 use crate::cli::serve::{interrupt, wait_for_interrupt};
-use crate::cli::server_log::log_server;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::io_error_text;
 use crate::runtime::{descriptors, folder};

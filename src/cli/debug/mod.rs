@@ -7,11 +7,12 @@
 mod profile;
 mod shape;
 
-use super::deadline::Deadline;
-use super::files::{self, FileFlags};
-use super::one_pod::{self, SessionOptions};
-use super::targets::locate;
-use super::{CliResult, CommandContext, Failure, attach, input, key_changes};
+use super::cluster::deadline::Deadline;
+use super::cluster::one_pod::{self, SessionOptions};
+use super::cluster::targets::locate;
+use super::manifests::files::{self, FileFlags};
+use super::manifests::{input, key_changes};
+use super::{CliResult, CommandContext, Failure, attach};
 use crate::apiserver::create::create;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::object_parts::EPHEMERAL_CONTAINERS;

@@ -3,8 +3,9 @@
 use super::Args;
 use crate::apiserver::api::random;
 use crate::apiserver::rules::names;
-use crate::cli::one_pod::PodContainers;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::cluster::one_pod::PodContainers;
+use crate::cli::manifests::key_changes;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use serde_json::{Value, json};
 

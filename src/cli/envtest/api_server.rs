@@ -5,7 +5,7 @@
 use super::etcd::{DataFolder, PLACE};
 use super::flags::ProgramFlags;
 use crate::apiserver::{Api, admission};
-use crate::cli::server_log::log_server;
+use crate::cli::output::server_log::log_server;
 use crate::cli::{CliResult, Failure};
 use crate::client::standard_error;
 use crate::controllers::customresourcedefinition;

@@ -1,7 +1,8 @@
 //! `kloop get` of objects that are computed when they are read: ComponentStatuses and metrics.
 
 use super::Args;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::KindRegistry;
 use crate::object::scalar_text;
 use crate::serve::ComputedKind;

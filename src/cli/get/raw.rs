@@ -1,8 +1,9 @@
 //! `kloop get --raw`: answers a request to the REST API without a server.
 
 use super::Args;
-use crate::cli::deadline::Deadline;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::deadline::Deadline;
+use crate::cli::cluster::rest;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::ClientRequest;
 use crate::serve::{ActiveWatch, AnswerBody};
 

@@ -131,7 +131,7 @@ pub fn similar<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::grammar;
+    use crate::cli::command_line::grammar;
 
     #[test]
     fn topic_has_a_heading_with_a_summary_and_a_command() {

@@ -2,8 +2,9 @@
 
 use super::topics::{ALL, Topic, similar};
 use super::{VerbGroups, page, pager, subcommands};
-use crate::cli::program_name::in_own_words;
-use crate::cli::{CliResult, CommandContext, Failure, grammar};
+use crate::cli::command_line::grammar;
+use crate::cli::command_line::program_name::in_own_words;
+use crate::cli::{CliResult, CommandContext, Failure};
 use clap::Command;
 
 /// Show the help of a command, or a topic of the documentation.

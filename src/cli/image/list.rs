@@ -2,7 +2,7 @@
 //! are installed.
 
 use crate::apiserver::read::{self, ListSelection};
-use crate::cli::flags::PrintFlags;
+use crate::cli::command_line::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::catalogue::typed;
 use crate::kinds::image::recipe::{self, Recipe};

@@ -1,12 +1,13 @@
 //! `kloop image set`: creates or changes an Image object.
 
 use crate::apiserver::create::create;
-use crate::cli::change::change;
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::ChangeFlags;
-use crate::cli::relative::{current_folder, record};
-use crate::cli::targets::Target;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::cluster::change::change;
+use crate::cli::cluster::targets::Target;
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::ChangeFlags;
+use crate::cli::manifests::key_changes;
+use crate::cli::manifests::relative::{current_folder, record};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::image::{KIND, pattern, recipe};
 use crate::object::{Key, Object};
 use serde_json::{Map, Value, json};

@@ -6,7 +6,8 @@ mod compose;
 mod substitute;
 mod values;
 
-use super::{CliResult, CommandContext, Failure, input};
+use super::manifests::input;
+use super::{CliResult, CommandContext, Failure};
 use crate::object::{Object, io_error_text, yaml};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 use super::lines::{LineStyle, LineWriter, colour};
 use crate::apiserver::log::{self, LogSource};
 use crate::apiserver::remote::{object_path, refusal};
-use crate::cli::one_pod::PodContainers;
+use crate::cli::cluster::one_pod::PodContainers;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::{ApiClient, ClientRequest};
 use crate::kinds;

@@ -1,7 +1,7 @@
 //! `kloop annotate`.
 
 use super::{MarkFlags, MarkKind};
-use crate::cli::key_changes::{self, KeyChanges};
+use crate::cli::manifests::key_changes::{self, KeyChanges};
 use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Update the annotations on a resource.

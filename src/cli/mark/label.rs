@@ -1,7 +1,7 @@
 //! `kloop label`.
 
 use super::{MarkFlags, MarkKind};
-use crate::cli::key_changes::{self, KeyChanges};
+use crate::cli::manifests::key_changes::{self, KeyChanges};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::label;
 

@@ -6,11 +6,11 @@
 pub mod annotate;
 pub mod label;
 
-use super::change::change;
-use super::dry_run::DryRun;
-use super::flags::ChangeFlags;
-use super::key_changes::{self, KeyChanges};
-use super::targets::{self, Scope, ScopeFlags, Target};
+use super::cluster::change::change;
+use super::cluster::targets::{self, Scope, ScopeFlags, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::ChangeFlags;
+use super::manifests::key_changes::{self, KeyChanges};
 use super::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use serde_json::{Map, Value};

@@ -3,9 +3,10 @@
 use super::taint;
 use crate::apiserver::WriteOptions;
 use crate::apiserver::create::create;
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::ChangeFlags;
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::ChangeFlags;
+use crate::cli::manifests::key_changes;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::quantity::Quantity;
 use crate::reconcile::node::{LOCAL, SIMULATED, additional};

@@ -1,7 +1,7 @@
 //! `kloop cordon` and `uncordon`: set whether a node accepts new pods.
 
 use super::{cordon_one, find};
-use crate::cli::flags::{LabelFlag, WriteFlags};
+use crate::cli::command_line::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Mark node as unschedulable.

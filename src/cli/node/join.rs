@@ -1,7 +1,7 @@
 //! `kloop node join`: makes this machine a node of a cluster whose API server is elsewhere.
 
 use super::kubelet_server::KubeletServer;
-use crate::cli::contexts;
+use crate::cli::cluster::contexts;
 use crate::cli::reconcile;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::joined_node::discovery::JoinTarget;

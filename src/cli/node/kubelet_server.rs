@@ -3,8 +3,8 @@
 //! Knows: it starts with the first certificate, and shows a renewed one to new clients; links use the same. Start reading at
 //! [`KubeletServer::use_certificates`].
 
+use crate::cli::output::server_log::log_server;
 use crate::cli::reconcile;
-use crate::cli::server_log::log_server;
 use crate::joined_node::ServingIdentity;
 use crate::reconcile::link_certificates::LinkCertificateFeed;
 use crate::runtime::https::trust::LinkCertificates;

@@ -13,10 +13,10 @@ mod stop;
 pub mod taint;
 mod token;
 
-use super::change::change;
-use super::dry_run::DryRun;
-use super::flags::{LabelFlag, SelectFlags};
-use super::targets::{self, Target};
+use super::cluster::change::change;
+use super::cluster::targets::{self, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::{LabelFlag, SelectFlags};
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::kinds;

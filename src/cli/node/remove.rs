@@ -3,7 +3,7 @@
 use super::find;
 use crate::apiserver::delete::{DeleteOptions, delete};
 use crate::apiserver::rules::names::key_of;
-use crate::cli::flags::{LabelFlag, WriteFlags};
+use crate::cli::command_line::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 
 /// Remove a node from the cluster. Its pods are deleted by garbage collection; drain the node first

@@ -2,8 +2,8 @@
 
 use super::find;
 use crate::apiserver::read::{self, ListSelection};
-use crate::cli::change::change;
-use crate::cli::flags::{LabelFlag, WriteFlags};
+use crate::cli::cluster::change::change;
+use crate::cli::command_line::flags::{LabelFlag, WriteFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::selector::FieldSelector;

@@ -1,9 +1,9 @@
 //! `kloop taint`: adds and removes the taints of nodes.
 
-use crate::cli::change::change;
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::{ChangeFlags, ValidateFlag};
-use crate::cli::targets::{self, ScopeFlags, Target};
+use crate::cli::cluster::change::change;
+use crate::cli::cluster::targets::{self, ScopeFlags, Target};
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::{ChangeFlags, ValidateFlag};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Object, label};
 use serde_json::{Value, json};

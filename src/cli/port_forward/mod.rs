@@ -3,8 +3,8 @@
 mod ports;
 mod server;
 
-use super::one_pod::{self, RestartRank};
-use super::targets;
+use super::cluster::one_pod::{self, RestartRank};
+use super::cluster::targets;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Api;
 use crate::apiserver::read::{self, ListSelection};

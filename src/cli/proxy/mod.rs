@@ -2,8 +2,8 @@
 
 mod remote;
 
+use super::output::server_log::log_server;
 use super::serve::{interrupt, wait_for_interrupt};
-use super::server_log::log_server;
 use super::{CliResult, CommandContext, Failure};
 use crate::object::{io_error_text, time};
 use crate::runtime::descriptors;

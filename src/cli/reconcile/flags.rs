@@ -1,6 +1,7 @@
 //! Values of flags of `kloop reconcile`.
 
-use crate::cli::{CliResult, CommandContext, Failure, input};
+use crate::cli::manifests::input;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Resource, io_error_text, yaml};
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::machine::choose_link_address;

@@ -2,9 +2,9 @@
 
 use super::revisions::{self, WorkloadRevision, described};
 use super::{for_each_workload, group_kind};
-use crate::cli::change_cause::CHANGE_CAUSE;
-use crate::cli::flags::PrintFlags;
-use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::cluster::change_cause::CHANGE_CAUSE;
+use crate::cli::cluster::targets::{Target, TargetFlags};
+use crate::cli::command_line::flags::PrintFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Object;
 use crate::show::columns;

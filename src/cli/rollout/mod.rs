@@ -9,7 +9,7 @@ mod revisions;
 mod status;
 mod undo;
 
-use super::targets::{self, Target, TargetFlags};
+use super::cluster::targets::{self, Target, TargetFlags};
 use super::{CliResult, CommandContext, Failure};
 use clap::Subcommand;
 

@@ -2,10 +2,10 @@
 //! replaced.
 
 use super::{for_each_workload, rollout_failure};
-use crate::cli::change::change;
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::ChangeFlags;
-use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::cluster::change::change;
+use crate::cli::cluster::targets::{Target, TargetFlags};
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::ChangeFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::time;
 

@@ -2,8 +2,8 @@
 //! kinds.
 
 use crate::apiserver::rules::names::key_of;
-use crate::cli::change_cause::CHANGE_CAUSE;
-use crate::cli::targets::Target;
+use crate::cli::cluster::change_cause::CHANGE_CAUSE;
+use crate::cli::cluster::targets::Target;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::catalogue::merge_rules;
 use crate::kinds::deployment::{POD_TEMPLATE_HASH, REVISION};

@@ -2,10 +2,10 @@
 
 use super::{group_kind, required};
 use crate::apiserver::rules::names::key_of;
-use crate::cli::control_plane;
-use crate::cli::deadline::Deadline;
-use crate::cli::flags;
-use crate::cli::targets::{self, Target, TargetFlags};
+use crate::cli::cluster::control_plane;
+use crate::cli::cluster::deadline::Deadline;
+use crate::cli::cluster::targets::{self, Target, TargetFlags};
+use crate::cli::command_line::flags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::deployment;
 use crate::object::{Object, time};

@@ -2,10 +2,10 @@
 
 use super::revisions::{self, WorkloadRevision, described, without_hash};
 use super::{for_each_workload, group_kind};
-use crate::cli::change::change;
-use crate::cli::dry_run::DryRun;
-use crate::cli::flags::ChangeFlags;
-use crate::cli::targets::{Target, TargetFlags};
+use crate::cli::cluster::change::change;
+use crate::cli::cluster::targets::{Target, TargetFlags};
+use crate::cli::command_line::dry_run::DryRun;
+use crate::cli::command_line::flags::ChangeFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::deployment;
 use crate::object::LAST_APPLIED;

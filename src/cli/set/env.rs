@@ -2,10 +2,11 @@
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers, containers_mut, pod_spec, pod_spec_path};
 use crate::apiserver::read;
-use crate::cli::data_sources::check_variable;
-use crate::cli::key_changes::{self, KeyChanges};
-use crate::cli::targets::{self, Target, Targets};
-use crate::cli::{CliResult, CommandContext, Failure, input};
+use crate::cli::cluster::targets::{self, Target, Targets};
+use crate::cli::manifests::data_sources::check_variable;
+use crate::cli::manifests::input;
+use crate::cli::manifests::key_changes::{self, KeyChanges};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kinds::image::pattern::glob;
 use crate::object::{Key, Object};

@@ -1,8 +1,9 @@
 //! `kloop set image`: sets the images of containers.
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
-use crate::cli::relative::{current_folder, record};
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::manifests::key_changes;
+use crate::cli::manifests::relative::{current_folder, record};
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::kinds::KindRegistry;
 use crate::kinds::image::pattern::is_path;
@@ -54,7 +55,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 
 /// Whether the arguments name no valid resources. This error is reported before others.
 fn resources_are_wrong(kinds: &KindRegistry, resources: &[String]) -> bool {
-    crate::cli::targets::parse(kinds, resources).is_err()
+    crate::cli::cluster::targets::parse(kinds, resources).is_err()
 }
 
 fn set(kind: &Kind, object: &mut Object, images: &[(String, String)], is_local: bool) -> CliResult {

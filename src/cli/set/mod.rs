@@ -9,10 +9,10 @@ mod selector;
 mod serviceaccount;
 pub mod subject;
 
-use super::change::change;
-use super::dry_run::DryRun;
-use super::flags::ChangeFlags;
-use super::targets::{self, Scope, ScopeFlags, Target};
+use super::cluster::change::change;
+use super::cluster::targets::{self, Scope, ScopeFlags, Target};
+use super::command_line::dry_run::DryRun;
+use super::command_line::flags::ChangeFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
 use crate::object::Object;

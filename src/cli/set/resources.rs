@@ -1,7 +1,8 @@
 //! `kloop set resources`: sets requests and limits of containers.
 
 use super::{ObjectEdit, SetFlags, SetVerbText, containers_mut, pod_spec};
-use crate::cli::{CliResult, CommandContext, Failure, key_changes};
+use crate::cli::manifests::key_changes;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Quantity;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `kloop set selector`: sets the pod selector of a Service.
 
 use super::{ObjectEdit, SetFlags, SetVerbText};
-use crate::cli::targets::{self, Targets};
+use crate::cli::cluster::targets::{self, Targets};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::selector::SelectorOp;
 use crate::object::{Selector, Status};

@@ -4,7 +4,7 @@
 //! cluster.
 
 use crate::apiserver::read::{self, ListSelection};
-use crate::cli::portable::make_portable;
+use crate::cli::manifests::portable::make_portable;
 use crate::cli::{CliResult, CommandContext};
 use crate::kinds::Kind;
 use crate::object::{MIRROR, Object, yaml};

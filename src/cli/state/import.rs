@@ -1,8 +1,9 @@
 //! `kloop state import`: applies exported manifests.
 
 use crate::cli::apply::{self, follow};
-use crate::cli::files::FileFlags;
-use crate::cli::{CliResult, CommandContext, control_plane};
+use crate::cli::cluster::control_plane;
+use crate::cli::manifests::files::FileFlags;
+use crate::cli::{CliResult, CommandContext};
 use crate::kinds;
 
 /// Create and change objects so that they match an export.

@@ -3,8 +3,8 @@
 
 use super::{check_selection, order, read_named, server_metrics};
 use crate::apiserver::read;
-use crate::cli::flags::{LabelFlag, SelectFlags};
-use crate::cli::targets;
+use crate::cli::cluster::targets;
+use crate::cli::command_line::flags::{LabelFlag, SelectFlags};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kinds::pod::facts::PodRequests;

@@ -2,9 +2,9 @@
 
 use super::{check_selection, order, read_named, server_metrics};
 use crate::apiserver::read::{self, ListSelection};
-use crate::cli::control_plane;
-use crate::cli::flags::SelectFlags;
-use crate::cli::targets;
+use crate::cli::cluster::control_plane;
+use crate::cli::cluster::targets;
+use crate::cli::command_line::flags::SelectFlags;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::object::{Key, Object, Reason, Status};

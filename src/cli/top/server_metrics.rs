@@ -3,7 +3,8 @@
 //! Start reading at [`read_pods`] and [`read_nodes`].
 
 use crate::apiserver::read::ListSelection;
-use crate::cli::{CliResult, CommandContext, Failure, rest};
+use crate::cli::cluster::rest;
+use crate::cli::{CliResult, CommandContext, Failure};
 use crate::client::ClientRequest;
 use crate::object::{Quantity, Reason, Status};
 use crate::show::usage::PodUsage;

@@ -101,7 +101,7 @@ and the kubelet ends the processes.",
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::grammar;
+    use crate::cli::command_line::grammar;
 
     #[test]
     fn commands_are_known_and_texts_fit_80_columns() {

@@ -10,8 +10,9 @@ mod view;
 
 use super::address::FoundAddress;
 use super::apply::{self, follow};
-use super::files::{self, FileFlags};
-use super::{CliResult, CommandContext, Failure, targets};
+use super::cluster::targets;
+use super::manifests::files::{self, FileFlags};
+use super::{CliResult, CommandContext, Failure};
 use crate::object::{Key, Time, format_count, io_error_text, time};
 use crate::reconcile::leader;
 use jiff::SignedDuration;
