@@ -9,7 +9,7 @@ use super::local_api_services;
 use super::rules::names::key_of;
 use super::transaction::Transaction;
 use super::{ApiResult, WriteReply};
-use crate::controllers::garbage::{FOREGROUND, ORPHAN};
+use crate::controllers::garbage_collector::{FOREGROUND, ORPHAN};
 use crate::kinds::Kind;
 use crate::kinds::custom::{CLEANUP, DEFINITIONS};
 use crate::object::time::Shift;

@@ -1,6 +1,6 @@
 //! CronJobs start a Job at every scheduled time, and keep a few finished ones.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::{pods, status};
 use crate::kinds::cron_job::schedule::{Schedule, zone};
 use crate::object::{Key, Object, Time, time};

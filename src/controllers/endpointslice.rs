@@ -2,7 +2,7 @@
 //! differently are in different slices.
 
 use super::backends::{self, ServiceBackend};
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use crate::kinds::endpoint_slice::{CONTROLLER, MANAGED_BY};
 use crate::object::time::Shift;
 use crate::object::{Key, Object, Time};

@@ -4,7 +4,7 @@
 //! Only for Services without a selector; [`super::endpointslice`] handles the others.
 
 use super::backends::{self, TRIGGER};
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use crate::kinds::endpoint_slice::MANAGED_BY;
 use crate::object::LAST_APPLIED;
 use crate::object::{Key, Object, Resource};

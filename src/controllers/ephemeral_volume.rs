@@ -1,6 +1,6 @@
 //! Generic ephemeral volumes: creates a claim for each one, named after pod and volume and owned by the pod.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use crate::object::{Key, Object};
 use crate::world::storage::{self, CLAIMS};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb};

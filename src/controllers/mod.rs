@@ -9,7 +9,7 @@ use crate::world::Loop;
 mod backends;
 #[cfg(test)]
 mod bounds_tests;
-mod claim;
+mod controller_ref;
 mod percent;
 mod pods;
 pub mod revisions;
@@ -30,7 +30,7 @@ pub mod endpointslice;
 pub mod endpointslicemirroring;
 pub mod ephemeral_volume;
 pub mod flow_schema;
-pub mod garbage;
+pub mod garbage_collector;
 pub mod horizontalpodautoscaler;
 pub mod job;
 pub mod kubernetesservice;
@@ -38,12 +38,12 @@ pub mod namespace;
 pub mod node_ipam;
 pub mod node_lifecycle;
 pub mod pod_gc;
-pub mod pod_resource_claims;
 pub mod poddisruptionbudget;
 pub mod pv_binder;
 pub mod replicaset;
 pub mod replicationcontroller;
-pub mod resource_claims;
+pub mod resource_claim_release;
+pub mod resource_claim_templates;
 pub mod resourcequota;
 pub mod root_ca_publisher;
 pub mod service_lb;
@@ -52,7 +52,7 @@ pub mod serviceaccount_token;
 pub mod statefulset;
 pub mod taint_eviction;
 pub mod token_cleaner;
-pub mod ttl;
+pub mod ttl_after_finished;
 pub mod validatingadmissionpolicy_status;
 pub mod volume_expand;
 pub mod volume_provisioner;
@@ -65,13 +65,13 @@ pub static ALL: &[&Loop] = &[
     &statefulset::LOOP,
     &daemonset::LOOP,
     &job::LOOP,
-    &ttl::LOOP,
+    &ttl_after_finished::LOOP,
     &cronjob::LOOP,
     &poddisruptionbudget::LOOP,
     &endpointslice::LOOP,
     &endpointslicemirroring::LOOP,
     &endpoints::LOOP,
-    &garbage::LOOP,
+    &garbage_collector::LOOP,
     &namespace::LOOP,
     &customresourcedefinition::LOOP,
     &serviceaccount::LOOP,
@@ -91,8 +91,8 @@ pub static ALL: &[&Loop] = &[
     &volume_provisioner::LOOP,
     &volume_expand::LOOP,
     &ephemeral_volume::LOOP,
-    &pod_resource_claims::LOOP,
-    &resource_claims::LOOP,
+    &resource_claim_templates::LOOP,
+    &resource_claim_release::LOOP,
     &device_taint_eviction::LOOP,
     &horizontalpodautoscaler::LOOP,
     &clusterrole_aggregation::LOOP,

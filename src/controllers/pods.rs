@@ -1,6 +1,6 @@
 //! Creates pods from templates, and deletes pods.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::status;
 use crate::object::{Key, Object, Resource, condition, hash_fnv1a};
 use crate::world::{EventType, NAME_LETTERS, Plan, Row, World};

@@ -1,6 +1,6 @@
 //! ReplicaSets keep a number of pods: create missing ones, delete the least useful ones, and count the pods.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::pods::{self, BATCH, PodCreationBudget};
 use super::status;
 use crate::object::time::Shift;

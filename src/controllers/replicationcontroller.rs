@@ -1,6 +1,6 @@
 //! ReplicationControllers, the predecessors of ReplicaSets, which keep pods in the same way.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::{pods, replicaset};
 use crate::object::Key;
 use crate::world::{Loop, Plan, Row, World};

@@ -1,6 +1,6 @@
 //! ControllerRevisions: the former templates of StatefulSets and DaemonSets, for `rollout undo`.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::pods::template_hash;
 use super::status;
 use crate::object::Object;

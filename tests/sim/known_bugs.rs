@@ -2,7 +2,7 @@
 
 use super::attempt;
 use kloop::controllers::{
-    cronjob, daemonset, deployment, endpointslice, garbage, job, namespace, replicaset, statefulset,
+    cronjob, daemonset, deployment, endpointslice, garbage_collector, job, namespace, replicaset, statefulset,
 };
 use kloop::object::{Key, Object};
 use kloop::reconcile::loops;
@@ -116,7 +116,7 @@ fn starts_nothing(world: &World, key: &Key) -> Plan {
 
 /// Existing owners are not found, so their dependents are deleted (kubernetes 65200, 54940, 88097).
 fn collects_the_living(world: &World, key: &Key) -> Plan {
-    let mut plan = (garbage::LOOP.plan)(world, key);
+    let mut plan = (garbage_collector::LOOP.plan)(world, key);
     if let Some(row) = world.get(key).filter(|row| row.key.resource == "configmaps" && !row.owners.is_empty()) {
         let verb = WriteVerb::Delete {
             key: key.clone(),
@@ -316,14 +316,14 @@ fn never_trims(world: &World, key: &Key) -> Plan {
 
 /// Objects whose owners are deleted are never collected (kubernetes 92743).
 fn leaves_orphans(world: &World, key: &Key) -> Plan {
-    let mut plan = (garbage::LOOP.plan)(world, key);
+    let mut plan = (garbage_collector::LOOP.plan)(world, key);
     plan.writes.retain(|write| !matches!(write.verb, WriteVerb::Delete { .. }));
     plan
 }
 
 /// An object that is deleted in the foreground does not wait for its dependents.
 fn waits_for_nobody(world: &World, key: &Key) -> Plan {
-    let plan = (garbage::LOOP.plan)(world, key);
+    let plan = (garbage_collector::LOOP.plan)(world, key);
     let held = |row: &&std::sync::Arc<kloop::world::Row>| row.is_deleting();
     let Some(row) = world.get(key).filter(held) else { return plan };
     let mut object = row.object();
@@ -353,7 +353,7 @@ static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     starts_beside instead of kubelet::LOOP, seed 0;
     leaves_processes instead of kubelet::LOOP, seed 0;
     starts_nothing instead of kubelet::LOOP, seed 1;
-    collects_the_living instead of garbage::LOOP, seed 7;
+    collects_the_living instead of garbage_collector::LOOP, seed 7;
     counts_twice instead of job::LOOP, seed 0;
     counts_fall instead of job::LOOP, seed 139;
     keeps_finalizers instead of job::LOOP, seed 15;
@@ -368,8 +368,8 @@ static KNOWN_BUGS: &[(&str, &Loop, u64)] = known_bugs![
     forgets_endpoints instead of endpointslice::LOOP, seed 0;
     forgets_order instead of statefulset::LOOP, seed 11;
     never_trims instead of deployment::LOOP, seed 9;
-    leaves_orphans instead of garbage::LOOP, seed 2;
-    waits_for_nobody instead of garbage::LOOP, seed 3;
+    leaves_orphans instead of garbage_collector::LOOP, seed 2;
+    waits_for_nobody instead of garbage_collector::LOOP, seed 3;
 ];
 
 #[test]

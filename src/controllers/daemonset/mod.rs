@@ -9,7 +9,7 @@ mod rolling;
 #[cfg(test)]
 mod tests;
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::pods::{self, BATCH, BURST, PodCreationBudget, from_template};
 use super::revisions::{self, History, REVISION_HASH};
 use super::{percent, status};

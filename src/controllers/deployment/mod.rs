@@ -13,7 +13,7 @@ mod sets;
 #[cfg(test)]
 mod tests;
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::{percent, pods, status};
 use crate::kinds::deployment::REVISION;
 use crate::object::{Key, Object, condition};

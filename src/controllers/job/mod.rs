@@ -15,7 +15,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::pods::{BURST, concerned, is_full};
 use super::status;
 use crate::object::selector::Selector;

@@ -1,6 +1,6 @@
 //! Identity of a StatefulSet's pods: names, labels, host names and claims.
 
-use crate::controllers::claim::Owner;
+use crate::controllers::controller_ref::Owner;
 use crate::controllers::pods::from_template;
 use crate::controllers::revisions::{self, REVISION_HASH};
 use crate::object::Object;

@@ -10,7 +10,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use super::pods::{self, BATCH, PodCreationBudget};
 use super::revisions::{self, History, REVISION_HASH};
 use crate::object::time::Shift;

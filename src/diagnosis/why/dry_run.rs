@@ -4,7 +4,7 @@ use super::remedy::advice;
 use super::{CauseLink, ControlPlaneState, ConvergenceState};
 use crate::apiserver::create::PodTemplateCache;
 use crate::apiserver::user::User;
-use crate::controllers::garbage;
+use crate::controllers::garbage_collector;
 use crate::object::{Key, Time};
 use crate::reconcile::loops;
 use crate::reconcile::stage_write::stage_write;
@@ -35,7 +35,9 @@ pub fn responsible_loop(row: &Row) -> &'static str {
     let all = loops::all_loops();
     let of_root = all.iter().find(|each| each.root == row.key.resource.0).map(|each| each.name);
     match row.pod() {
-        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => garbage::LOOP.name,
+        _ if row.is_deleting() && row.pod().is_none() && row.key.resource != "namespaces" => {
+            garbage_collector::LOOP.name
+        }
         Some(pod) if pod.node.is_none() => scheduler::LOOP.name,
         Some(_) => kubelet::LOOP.name,
         None => of_root.unwrap_or("apiserver"),

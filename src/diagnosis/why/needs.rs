@@ -3,7 +3,7 @@
 use super::dry_run::with_dry_run;
 use super::remedy::{in_namespace, link_to_missing_object};
 use super::{CauseLink, ControlPlaneState, ConvergenceState, node, workload};
-use crate::controllers::{ephemeral_volume, node_lifecycle, pod_resource_claims, pv_binder, volume_expand};
+use crate::controllers::{ephemeral_volume, node_lifecycle, pv_binder, resource_claim_templates, volume_expand};
 use crate::kinds::persistent_volume::LOCAL_DRIVER;
 use crate::kubelet;
 use crate::object::{Key, Object, Resource};
@@ -72,7 +72,7 @@ fn missing_claim_templates(world: &World, pod: &Object) -> Vec<CauseLink> {
         let what = format!("resourceclaimtemplate/{name}");
         CauseLink {
             prerequisite: Some(key),
-            ..link_to_missing_object(what, "exists", pod_resource_claims::LOOP.name, next)
+            ..link_to_missing_object(what, "exists", resource_claim_templates::LOOP.name, next)
         }
     };
     missing.map(link).collect()

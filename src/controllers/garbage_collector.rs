@@ -5,7 +5,7 @@
 //! namespace than the reference says: the uid alone is not trusted (kubernetes issue 65200). A dependent stays if its owner cannot be
 //! looked up: the cluster does not know the owner's kind, or the owner is namespaced and the dependent is not.
 
-use super::claim::without_owner;
+use super::controller_ref::without_owner;
 use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Propagation, Row, World, WriteVerb};
 use std::collections::HashSet;

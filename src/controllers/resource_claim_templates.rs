@@ -3,7 +3,7 @@
 //!
 //! Never: allocates devices; the scheduler does. [`super::resource_claims`] releases claims.
 
-use super::claim::Owner;
+use super::controller_ref::Owner;
 use crate::object::{Key, Object, OwnerRef};
 use crate::world::{EventType, Loop, Plan, Row, World, WriteVerb, devices, free_name};
 use serde_json::{Value, json};
