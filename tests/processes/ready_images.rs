@@ -107,7 +107,8 @@ fn recipes_are_listed_and_create_image_objects() {
 fn scripts_for_busybox_run_in_its_shell() {
     let Some(cluster) = cluster_for("busybox", &["busybox", "bash"]) else { return };
     let _plane = cluster.watch();
-    let script = "text=a.b; [[ $text == a.* ]] && echo -e \"${text//./,}\\\\t$0\"; head -c 2 /proc/$$$$/cmdline";
+    let script = "text=a.b; [[ $text == a.* ]] && echo -e \"${text//./,}\\\\t$0\"; head -c 2 /proc/$$$$/cmdline; :";
+    // Without a last command of its own, bash would execute head in its place.
     let written = run(&cluster, "script", "alpine:3.20", &format!("[sh, -c, {script:?}]"));
     assert_eq!(written, "a,b\tsh\nsh\n", "also ps shows the shell by its name");
     cluster.apply(

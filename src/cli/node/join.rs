@@ -71,13 +71,13 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let target = target(&args, token, authority.as_deref())?;
     let state = find_state(&args, context)?;
     context.use_state(state.clone());
-    reconcile::check_descriptors()?;
+    reconcile::settings::check_descriptors()?;
     let known = joined_node::known_membership(&state).map_err(Failure::plain)?;
     let node_ports = reconcile::flags::blocks(&args.nodeport_addresses)?;
     let (capacity, listener) = measure(&args, &state, known)?;
     let is_simulated = args.simulated;
     let machine = JoiningMachine { state, capacity, is_simulated };
-    let log = Box::new(|text: &str| reconcile::log_by("node", text));
+    let log = Box::new(|text: &str| reconcile::log::print_by("node", text));
     let node = joined_node::join(target.as_ref(), machine, log).map_err(Failure::plain)?;
     context.print_notice(&format!("node {} has joined {}", node.capacity.name, node.server()));
     let (_stop, stopped) = oneshot::channel();
@@ -108,7 +108,7 @@ fn run_loops(
         loops: loops::node_loops(),
         token_source: Some(node.token_source()),
         node_ports,
-        ..reconcile::default_settings(context)?
+        ..reconcile::settings::default_settings(context)?
     };
     reconcile::run_until_stopped(&settings, context)
 }

@@ -79,5 +79,5 @@ impl KubeletServer {
 }
 
 fn log_unserved(error: &anyhow::Error) {
-    reconcile::log_by("node", &format!("serves no logs and streams to the server: {error:#}"));
+    reconcile::log::print_by("node", &format!("serves no logs and streams to the server: {error:#}"));
 }

@@ -2,6 +2,7 @@
 
 use crate::cli::manifests::input;
 use crate::cli::{CliResult, CommandContext, Failure};
+use crate::object::time::{self, TimeError};
 use crate::object::{Key, Resource, io_error_text, yaml};
 use crate::runtime::capacity::MachineCapacity;
 use crate::runtime::machine::choose_link_address;
@@ -9,6 +10,15 @@ use crate::world::policy::Cidr;
 use crate::world::resources::NodeFields;
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
+
+/// Parses a pause between restarts, and returns its seconds.
+pub fn parse_pause(text: &str) -> Result<i64, TimeError> {
+    let pause = time::parse_duration(text)?;
+    if pause.as_secs() < 1 || pause.subsec_nanos() != 0 {
+        return Err(TimeError("must be whole seconds, at least 1s".into()));
+    }
+    Ok(pause.as_secs())
+}
 
 /// Parses `--env`. A name without a value takes the value from this environment, and is left out if
 /// there is none.

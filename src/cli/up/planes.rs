@@ -3,7 +3,7 @@
 //! Never: starts a second control plane for a state. Start reading at [`OwnPlane::start`] and [`start_detached`].
 
 use crate::apiserver::Api;
-use crate::cli::reconcile::RunningServer;
+use crate::cli::reconcile::server::RunningServer;
 use crate::cli::serve::AuditFlags;
 use crate::cli::{CliResult, CommandContext, Failure, reconcile};
 use crate::object::{bug_text, io_error_text};
@@ -46,7 +46,7 @@ pub struct OwnPlane {
 impl OwnPlane {
     /// Starts one; `None` if another process began to lead meanwhile.
     pub fn start(context: &mut CommandContext) -> CliResult<Option<OwnPlane>> {
-        let settings = reconcile::default_settings(context)?;
+        let settings = reconcile::settings::default_settings(context)?;
         OwnPlane::start_with(settings, context)
     }
 
@@ -56,14 +56,14 @@ impl OwnPlane {
         let settings = ControlSettings {
             node: Some(machine),
             loops: loops::node_loops(),
-            ..reconcile::default_settings(context)?
+            ..reconcile::settings::default_settings(context)?
         };
         OwnPlane::start_with(settings, context)
     }
 
     fn start_with(mut settings: ControlSettings, context: &mut CommandContext) -> CliResult<Option<OwnPlane>> {
-        reconcile::check_descriptors()?;
-        let server = reconcile::start_pod_api(&mut settings, &AuditFlags::default(), context)?;
+        reconcile::settings::check_descriptors()?;
+        let server = reconcile::server::start_pod_api(&mut settings, &AuditFlags::default(), context)?;
         let api = context.take_api()?;
         let (send, started) = channel();
         let run = move || {

@@ -61,7 +61,7 @@ impl Cluster {
         let unclassed = run(dir.path(), "kubectl delete storageclass standard", "");
         assert_eq!(unclassed.code, 0, "{}", unclassed.stderr);
         let mut control = command(dir.path(), env!("CARGO_BIN_EXE_kloop"))
-            .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--tell-idle"])
+            .args(["reconcile", "--watch", "--no-local-node", "--quiet", "--log-idle"])
             .arg("--controllers=*,-kubernetesservice-controller")
             .stdin(Stdio::null())
             .spawn()
