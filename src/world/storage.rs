@@ -149,6 +149,12 @@ pub fn consumers<'a>(world: &'a World, claim: &'a Row) -> impl Iterator<Item = &
     world.list_in("pods", &claim.key.namespace).filter(move |pod| uses(pod))
 }
 
+/// The pod that keeps a protected claim from its deletion, if there is one. An ended pod does so, too: it refers to the claim as long as it
+/// exists.
+pub fn find_keeper<'a>(world: &'a World, claim: &'a Row) -> Option<&'a Arc<Row>> {
+    consumers(world, claim).find(|pod| pod.pod().is_some_and(|pod| pod.node.is_some()))
+}
+
 /// Whether a volume is accessible from a node. A volume that does not say on which nodes it is belongs to the control plane's machine: its
 /// folder is on that machine's disk, which all nodes share but those that have joined.
 pub fn is_available_on(volume: &Object, node: &Row) -> bool {

@@ -45,9 +45,7 @@ pub fn release_claim(world: &World, row: &Row, object: Object, plan: &mut Plan) 
     if !row.has_finalizer(persistent_volume_claim::PROTECTION) {
         return;
     }
-    // An ended pod counts too: it refers to the claim as long as it exists.
-    let is_placed = |pod: &&Arc<Row>| pod.pod().is_some_and(|pod| pod.node.is_some());
-    match storage::consumers(world, row).find(is_placed) {
+    match storage::find_keeper(world, row) {
         Some(pod) => plan.wait(format!("pod {} uses the claim", pod.key.name)),
         None => plan.write(
             WriteVerb::Update(object.without_finalizer(persistent_volume_claim::PROTECTION)),

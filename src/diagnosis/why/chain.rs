@@ -109,7 +109,7 @@ fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
     {
         let (name, place) = (row_name(pod), in_namespace(&row.key));
         let seen = format!("{}, as {name} uses it", link.seen);
-        let next = format!("wait until {name} ends, or delete it: kloop delete {name}{place}");
+        let next = format!("delete the pod: kloop delete {name}{place}");
         return CauseLink { seen, by: pv_binder::LOOP.name, ..link }.stuck(next);
     }
     let is_pod_that_ends = row.pod().is_some_and(|_| world.now < row.deletion.unwrap_or(world.now));
@@ -125,12 +125,8 @@ fn explain_deletion(world: &World, row: &Row, link: CauseLink) -> CauseLink {
 
 /// Returns a pod that uses a claim which is protected while pods do.
 fn user_of_protected_claim<'a>(world: &'a World, claim: &'a Row) -> Option<&'a Arc<Row>> {
-    let is_protected = claim.finalizers.iter().any(|one| **one == *persistent_volume_claim::PROTECTION);
-    let mut pods = is_protected.then(|| world.list_in("pods", &claim.key.namespace)).into_iter().flatten();
-    pods.find(|pod| {
-        let has_ended = pod.pod().is_none_or(|fields| fields.phase.is_terminal());
-        !has_ended && storage::used_by(world, pod).any(|used| used.key == claim.key)
-    })
+    let is_protected = claim.has_finalizer(persistent_volume_claim::PROTECTION);
+    is_protected.then(|| storage::find_keeper(world, claim)).flatten()
 }
 
 /// Explains a namespace whose content cannot be deleted.

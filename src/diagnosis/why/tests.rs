@@ -146,13 +146,20 @@ fn deleted_claim_waits_for_the_pod_that_uses_it() {
         "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pvc-protection"]}, "spec": {}});
     let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
     let user = pod(json!({"volumes": [volume]}), json!({"running": {"startedAt": "2026-01-01T00:05:00Z"}}));
-    let mut world = world(&[claim, user.clone()]);
     let name = user["metadata"]["name"].as_str().unwrap();
     let key = Key::new(crate::object::Resource("persistentvolumeclaims"), "default", "data");
     let plane = ControlPlaneState { runs: true, ..ControlPlaneState::default() };
-    let answer = explain(&mut world, &key, &plane).unwrap();
-    assert_eq!(answer.links[answer.place].by, "persistentvolume-controller");
-    assert_eq!(answer.next(), format!("wait until pod/{name} ends, or delete it: kloop delete pod/{name}"));
+    for (node, phase, keeps) in [("n", "Running", true), ("n", "Succeeded", true), ("", "Pending", false)] {
+        let mut user = user.clone();
+        user["status"]["phase"] = phase.into();
+        user["spec"]["nodeName"] = node.into();
+        let mut world = world(&[claim.clone(), user]);
+        let answer = explain(&mut world, &key, &plane).unwrap();
+        let by = answer.links[answer.place].by;
+        assert_eq!(by == "persistentvolume-controller", keeps, "{phase}: {by}");
+        let next = format!("delete the pod: kloop delete pod/{name}");
+        assert_eq!(answer.next() == next, keeps, "{phase}: {:?}", answer.next());
+    }
 }
 
 #[test]

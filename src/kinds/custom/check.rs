@@ -136,15 +136,11 @@ pub fn has_rules(schema: &Value) -> bool {
     }
 }
 
-/// Checks one value, which was `old` before; `path` starts at the object's root. An unchanged value has no errors.
+/// Checks one value, which was `old` before; `path` starts at the object's root. An unchanged value has no errors, so that an object which
+/// was valid when it was written stays changeable (KEP-4008).
 fn check_value(schema: &Value, value: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut CheckErrors) {
-    if !errors.work.count(1) {
-        return;
-    }
-    let known = errors.0.len();
-    check_new_value(schema, value, old, path, errors);
-    if errors.0.len() > known && old == Some(value) {
-        errors.0.truncate(known);
+    if old != Some(value) && errors.work.count(1) {
+        check_new_value(schema, value, old, path, errors);
     }
 }
 
@@ -522,6 +518,9 @@ mod tests {
         assert!(is_refused(&check_list("name-19999", 2000)), "valid values");
         let errors = check_list("nope", 2000);
         assert!(is_refused(&errors) && errors.len() < 200, "{} errors", errors.len());
+        let stored = Object(json!({"list": vec!["nope"; 2000], "other": 1}));
+        let changed = Object(json!({"list": vec!["nope"; 2000], "other": 2}));
+        assert_eq!(check(&schema, &changed, Some(&stored)).len(), 0, "a stored object stays changeable");
         assert_eq!(check_list("name-19999", 20), [""; 0]);
         assert_eq!(check_list("nope", 20).len(), 20);
     }
