@@ -39,7 +39,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     if content.iter().any(|row| row.key.resource == "pods") {
         content.retain(|row| row.key.resource == "pods");
     }
-    let refusal = world.loop_memory.refusals.get(&(LOOP.name, key.clone()));
+    let refusal = world.loop_memory.refusals.get(LOOP.name, key);
     let refusal = refusal.filter(|refusal| world.pausing(refusal, key));
     match refusal {
         Some(refusal) => plan.wake_at(refusal.again),

@@ -89,7 +89,7 @@ pub enum PodCreationBudget {
 impl PodCreationBudget {
     /// Returns the budget after the result of a loop's last plan for a key.
     pub fn from_last_plan(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> PodCreationBudget {
-        match world.loop_memory.refusals.get(&(name, key.clone())) {
+        match world.loop_memory.refusals.get(name, key) {
             None => PodCreationBudget::All,
             Some(refusal) if !world.pausing(refusal, key) || have_changed(world, &key.namespace, refusal.revision) => {
                 PodCreationBudget::One
@@ -140,8 +140,7 @@ pub fn concerned(world: &World, root: &'static str, kind: &str, children: &[&str
         return vec![row.key.clone()];
     }
     if REFUSAL_CAUSES.contains(&row.key.resource.0) {
-        let refused = world.loop_memory.refusals.keys().map(|(_, key)| key);
-        return refused.filter(|key| key.resource == root && key.namespace == row.key.namespace).cloned().collect();
+        return world.loop_memory.refusals.objects(root, &row.key.namespace).cloned().collect();
     }
     if !children.contains(&row.key.resource.0) {
         return Vec::new();

@@ -6,15 +6,15 @@
 use super::World;
 use super::facts::ProbeKind;
 use super::ingress_routes::BlockedListener;
-use super::rejected_writes::WriteRefusal;
+use super::rejected_writes::WriteRefusals;
 use crate::object::{Key, Str, Time};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The memory of all loops.
 #[derive(Default, Clone)]
 pub struct LoopMemory {
-    /// Plans that the API server refused, by loop and key: a loop shows them as a condition or an event.
-    pub refusals: HashMap<(&'static str, Key), WriteRefusal>,
+    /// Plans that the API server refused: a loop shows them as a condition or an event.
+    pub refusals: WriteRefusals,
     /// HorizontalPodAutoscalers, by uid.
     pub autoscalers: HashMap<Str, AutoscalerMemory>,
     /// The failures of Jobs since their last success.

@@ -62,7 +62,7 @@ use lease_heartbeats::LeaseHeartbeats;
 pub use loop_memory::{LoopMemory, Memory};
 pub use node_cache::NodeSlot;
 pub use orders::Orders;
-pub use plan::{Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
+pub use plan::{AppliedFields, Effect, EventType, Plan, PlannedEvent, ProbeRun, Propagation, Write, WriteVerb};
 pub use pod_affinity_index::{AffinityStrength, AffinityTerms};
 pub use pod_term::PodTerm;
 pub use report::Report;
@@ -478,6 +478,7 @@ impl World {
             }
             None => {
                 rows.remove(&place);
+                self.loop_memory.refusals.forget_object(&key);
                 self.by_key.remove(&key)
             }
         };

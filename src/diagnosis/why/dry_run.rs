@@ -97,8 +97,7 @@ pub fn is_due(world: &mut World, each: &'static Loop, key: &Key) -> bool {
 }
 
 fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut DryRunResult) {
-    let loop_and_key = (each.name, key.clone());
-    let known = world.loop_memory.refusals.remove(&loop_and_key);
+    let known = world.loop_memory.refusals.replace(each.name, key, None);
     // Refused once, a loop tries less, as it does when it runs.
     for _ in 0..2 {
         let plan = match contain(|| (each.plan)(world, key)) {
@@ -134,8 +133,5 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         world.refuse(each.name, key, &message);
         result.refused = Some(message);
     }
-    match known {
-        Some(known) => drop(world.loop_memory.refusals.insert(loop_and_key, known)),
-        None => drop(world.loop_memory.refusals.remove(&loop_and_key)),
-    }
+    world.loop_memory.refusals.replace(each.name, key, known);
 }
