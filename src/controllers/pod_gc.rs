@@ -93,7 +93,8 @@ fn collect_ended(world: &World, plan: &mut Plan) {
 
 /// Whether no kubelet ends a deleted pod, which its finalizers keep, or which a server marked and did not remove.
 fn is_unscheduled(row: &Row) -> bool {
-    row.is_deleting() && row.pod().is_some_and(|pod| pod.node.is_none() && !pod.phase.is_terminal())
+    let Some(pod) = row.pod().filter(|pod| row.is_deleting() && pod.node.is_none()) else { return false };
+    !pod.phase.is_terminal() || row.finalizers.is_empty()
 }
 
 /// Marks deleted pods without a node as failed, since their owners wait for their end, and removes those that no finalizer keeps.
@@ -103,7 +104,9 @@ fn fail_unscheduled(world: &World, plan: &mut Plan) {
         if world.now < until {
             plan.wake_at(until);
         } else {
-            fail(row, "it is deleted and has no node", None, plan);
+            if row.pod().is_some_and(|pod| !pod.phase.is_terminal()) {
+                fail(row, "it is deleted and has no node", None, plan);
+            }
             if row.finalizers.is_empty() {
                 remove(row, "it is deleted and has no node", plan);
             }
@@ -160,16 +163,25 @@ mod tests {
 
     #[test]
     fn marked_pod_without_a_node_is_removed_after_a_while() {
+        for phase in ["Pending", "Failed"] {
+            removes_marked_pod(phase);
+        }
+    }
+
+    fn removes_marked_pod(phase: &str) {
         let mut cluster = cluster("");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u",
             "deletionTimestamp": crate::object::time::rfc3339(cluster.world.now), "deletionGracePeriodSeconds": 0},
-            "spec": {"containers": [{"name": "c"}]}, "status": {"phase": "Pending"}});
+            "spec": {"containers": [{"name": "c"}]}, "status": {"phase": phase}});
         cluster.world.put(Key::new(Resource("pods"), "default", "p"), pod.to_string().into());
         let key = Key::new(Resource(ROOT), "", "");
         assert!(plan(&cluster.world, &key).writes.is_empty());
         cluster.world.now = cluster.world.now.later(SignedDuration::from_secs(UNSCHEDULED_GRACE));
         let writes = plan(&cluster.world, &key).writes;
-        assert!(writes.iter().any(|write| matches!(&write.verb, WriteVerb::Delete { uid, .. } if **uid == *"u")));
+        assert!(
+            writes.iter().any(|write| matches!(&write.verb, WriteVerb::Delete { uid, .. } if **uid == *"u")),
+            "{phase}"
+        );
     }
 
     #[test]

@@ -62,8 +62,13 @@ pub fn delete_object(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget
     })?;
     if !is_gone && !dry_run && is_only_marked(asked.kind, &reply) {
         thread::sleep(MARK_TIME);
-        let removed = api.write(false, |txn| remove_marked(txn, asked.kind, &reply.object))?;
-        is_gone = true;
+        let uid = reply.object.uid();
+        let removed = api.write(false, |txn| {
+            let removed = remove_marked(txn, asked.kind, &reply.object)?;
+            // Another writer may have added a finalizer to the marked pod.
+            is_gone = txn.get(&key)?.is_none_or(|present| present.uid() != uid);
+            Ok(removed)
+        })?;
         if let Some(removed) = removed {
             reply = WriteReply { warnings: reply.warnings, ..removed };
         }
@@ -81,16 +86,16 @@ fn is_only_marked(kind: &Kind, reply: &WriteReply) -> bool {
     kind.resource == "pods" && is_due(kind, &reply.object)
 }
 
-/// Removes the pods of a collection that were only marked.
+/// Removes the pods of a collection that were only marked. One that cannot be removed keeps no other one.
 fn remove_all_marked(api: &mut Api, kind: &Kind, deleted: &[Object]) -> ApiResult<()> {
     thread::sleep(MARK_TIME);
-    let mut rest = deleted.iter().peekable();
+    let (mut rest, mut removed) = (deleted.iter().peekable(), Ok(()));
     while rest.peek().is_some() {
         for (_, outcome) in api.write_next(false, &mut rest, |txn, marked| remove_marked(txn, kind, marked)) {
-            outcome?;
+            removed = removed.and(outcome.map(drop));
         }
     }
-    Ok(())
+    removed
 }
 
 fn answer(show: &ReadPresentation, asked: &ResolvedTarget<'_>, is_gone: bool, reply: WriteReply) -> HttpAnswer {
