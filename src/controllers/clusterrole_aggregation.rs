@@ -1,11 +1,15 @@
 //! Joins the rules of ClusterRoles into those that aggregate them (`aggregationRule`).
 
 use crate::object::{Key, Selector};
-use crate::world::{Loop, Plan, Row, World, WriteVerb};
+use crate::world::{AppliedFields, Loop, Plan, Row, World, WriteVerb};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 const ROOT: &str = "clusterroles.rbac.authorization.k8s.io";
+
+/// The rules of an aggregated role belong to its controller.
+pub static APPLIED: AppliedFields =
+    AppliedFields { manager: "clusterrole-aggregation-controller", is_status: false, paths: &[&["rules"]] };
 
 /// The loop that fills aggregated roles.
 pub const LOOP: Loop = Loop { name: "clusterrole-aggregation-controller", root: ROOT, concerns, plan, ..Loop::BASE };
@@ -43,7 +47,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     }
     if role.items(&["rules"]) != rules {
         role.set(&["rules"], rules);
-        plan.write(WriteVerb::Update(role), "its aggregation rule selects other rules");
+        plan.write(WriteVerb::Apply { object: role, fields: &APPLIED }, "its aggregation rule selects other rules");
     }
     plan
 }

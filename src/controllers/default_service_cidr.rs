@@ -3,7 +3,7 @@
 use super::status;
 use crate::kinds::service_cidr::DEFAULT;
 use crate::object::{Key, Object, Resource, Time, condition};
-use crate::world::{Loop, Plan, Row, World, WriteVerb, ingress_routes};
+use crate::world::{AppliedFields, Loop, Plan, Row, World, WriteVerb, ingress_routes};
 use serde_json::{Value, json};
 
 /// The loop plans for the namespace that the objects of the API server belong to.
@@ -34,6 +34,13 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
     }
 }
 
+/// The condition Ready.
+static APPLIED: AppliedFields = AppliedFields {
+    manager: "kubernetes-service-cidr-controller",
+    is_status: true,
+    paths: &[&["status", "conditions"]],
+};
+
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     if *key.name != *NAMESPACE || world.get(key).is_none_or(|row| row.is_deleting()) {
@@ -46,7 +53,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     };
     let range = row.object();
     if !row.is_deleting() && !range.has_condition("Ready") {
-        status::write(&mut plan, range, ready(world.now), "Services get addresses of this range");
+        status::apply(&mut plan, range, ready(world.now), &APPLIED, "Services get addresses of this range");
     }
     plan
 }

@@ -1,7 +1,7 @@
 //! Statuses: written only when they differ.
 
 use crate::object::Object;
-use crate::world::{Plan, WriteVerb};
+use crate::world::{AppliedFields, Plan, WriteVerb};
 use serde_json::{Map, Value};
 
 /// Adds a write of the status to the plan, if it differs from the object's status.
@@ -10,6 +10,20 @@ pub fn write(plan: &mut Plan, mut object: Object, status: Value, why: impl Into<
     if *object.value_at(&["status"]).unwrap_or(&empty) != status {
         object.set(&["status"], status);
         plan.write(WriteVerb::Status(object), why);
+    }
+}
+
+/// Adds an apply of these fields of the status to the plan, if it differs from the object's status.
+pub fn apply(
+    plan: &mut Plan,
+    mut object: Object,
+    status: Value,
+    fields: &'static AppliedFields,
+    why: impl Into<String>,
+) {
+    if object.value_at(&["status"]) != Some(&status) {
+        object.set(&["status"], status);
+        plan.write(WriteVerb::Apply { object, fields }, why);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::ALL;
 use crate::object::{Key, Object, Resource, Str, Time};
-use crate::world::{Effect, Plan, Propagation, Row, World, Write, WriteVerb};
+use crate::world::{AppliedFields, Effect, Plan, Propagation, Row, World, Write, WriteVerb};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -338,8 +338,11 @@ impl Cluster {
     fn commit(&mut self, verb: WriteVerb) {
         match verb {
             WriteVerb::Create(object) => self.insert(object),
-            WriteVerb::Update(object) | WriteVerb::Scale(object) => self.update(object),
-            WriteVerb::Status(object) => {
+            WriteVerb::Update(object)
+            | WriteVerb::AnnotateStatus(object)
+            | WriteVerb::Scale(object)
+            | WriteVerb::Apply { object, fields: AppliedFields { is_status: false, .. } } => self.update(object),
+            WriteVerb::Status(object) | WriteVerb::Apply { object, .. } => {
                 let mut kept = self.current_row(&object).object();
                 kept.set(&["status"], object.0["status"].clone());
                 self.store(kept);
@@ -461,8 +464,13 @@ fn default_job(job: &mut Object) {
 fn verb_text(verb: &WriteVerb) -> String {
     match verb {
         WriteVerb::Create(object) => format!("create {}", key_of(object)),
-        WriteVerb::Update(object) | WriteVerb::Scale(object) => format!("update {}", key_of(object)),
-        WriteVerb::Status(object) => format!("status {}", key_of(object)),
+        WriteVerb::Update(object)
+        | WriteVerb::AnnotateStatus(object)
+        | WriteVerb::Scale(object)
+        | WriteVerb::Apply { object, fields: AppliedFields { is_status: false, .. } } => {
+            format!("update {}", key_of(object))
+        }
+        WriteVerb::Status(object) | WriteVerb::Apply { object, .. } => format!("status {}", key_of(object)),
         WriteVerb::Delete { key, .. } => format!("delete {key}"),
         WriteVerb::Bind { pod, .. } => format!("bind {pod}"),
         WriteVerb::Attempt { .. } => "attempt".into(),
@@ -473,7 +481,12 @@ fn verb_text(verb: &WriteVerb) -> String {
 fn assert_each_object_is_written_once(plan: &Plan) {
     let mut written = BTreeSet::new();
     for write in &plan.writes {
-        if let WriteVerb::Update(object) | WriteVerb::Scale(object) | WriteVerb::Status(object) = &write.verb {
+        if let WriteVerb::Update(object)
+        | WriteVerb::AnnotateStatus(object)
+        | WriteVerb::Scale(object)
+        | WriteVerb::Status(object)
+        | WriteVerb::Apply { object, .. } = &write.verb
+        {
             assert!(written.insert(key_of(object)), "two writes of {}: {plan:?}", key_of(object));
         }
     }

@@ -9,7 +9,7 @@ use crate::kinds::catalogue::schemas::KindSchemas;
 use crate::kinds::shared::policy_programs::type_check::{GroupVersionKind, SchemaSource, check};
 use crate::kinds::{Kind, custom};
 use crate::object::{Key, Object, Str, api_version};
-use crate::world::{Loop, Plan, Row, World};
+use crate::world::{AppliedFields, Loop, Plan, Row, World};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -34,6 +34,13 @@ fn concerns(_: &World, row: &Row) -> Vec<Key> {
     if row.key.resource == ROOT { vec![row.key.clone()] } else { Vec::new() }
 }
 
+/// The result of the checks.
+pub static APPLIED: AppliedFields = AppliedFields {
+    manager: "validatingadmissionpolicy-status",
+    is_status: true,
+    paths: &[&["status", "observedGeneration"], &["status", "typeChecking"]],
+};
+
 fn plan(world: &World, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(object) = find_unchecked(world, key) else { return plan };
@@ -45,7 +52,7 @@ fn plan(world: &World, key: &Key) -> Plan {
     checked.insert("observedGeneration".into(), generation.into());
     let found = if warnings.is_empty() { json!({}) } else { json!({"expressionWarnings": warnings}) };
     checked.insert("typeChecking".into(), found);
-    status::write(&mut plan, object, checked.into(), "the types of its expressions were checked");
+    status::apply(&mut plan, object, checked.into(), &APPLIED, "the types of its expressions were checked");
     plan
 }
 

@@ -114,7 +114,7 @@ fn undeclared(config: &Value, of: ValueShape, unknown: &[UnknownField]) -> Strin
     let parent = |field: &UnknownField| field.path.rsplit_once('.').map_or("", |(parent, _)| parent).to_owned();
     let each = unknown
         .iter()
-        .dedup_by(|one, other| parent(one) == parent(other))
+        .unique_by(|field| parent(field))
         .take(typed::MAX_ERRORS)
         .map(|field| format!("{}: field not declared in schema", typed::path_with_keys(config, of, &field.path)));
     typed::join_errors(&each.collect::<Vec<String>>())

@@ -12,8 +12,8 @@ use crate::kinds::deployment::DEADLINE_EXCEEDED;
 use crate::object::{Key, Time, format_count};
 use crate::world::facts::{BuildStage, ProbeFacts};
 use crate::world::{
-    AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report, Row, World,
-    WriteVerb,
+    AppliedFields, AttemptEnd, ContainerState, EventType, Facts, Plan, PlannedEvent, ProbeKind, ProbeResult, Report,
+    Row, World, WriteVerb,
 };
 use hashbrown::{HashMap, HashSet};
 use std::borrow::Cow;
@@ -80,10 +80,15 @@ impl ActivityLog {
             let why = write.why.clone();
             match &write.verb {
                 WriteVerb::Create(object) => add(ActivityKind::Created(key_of(object, about), why)),
-                WriteVerb::Update(object) | WriteVerb::Scale(object) => {
+                WriteVerb::Update(object)
+                | WriteVerb::AnnotateStatus(object)
+                | WriteVerb::Scale(object)
+                | WriteVerb::Apply { object, fields: AppliedFields { is_status: false, .. } } => {
                     add(ActivityKind::Updated(key_of(object, about), why))
                 }
-                WriteVerb::Status(object) => add(ActivityKind::Status(key_of(object, about), why)),
+                WriteVerb::Status(object) | WriteVerb::Apply { object, .. } => {
+                    add(ActivityKind::Status(key_of(object, about), why))
+                }
                 WriteVerb::Delete { key, .. } => add(ActivityKind::Deleted(key.clone(), why)),
                 WriteVerb::Bind { node, .. } => add(ActivityKind::Bound(node.to_string())),
                 WriteVerb::Attempt { .. } => {}
@@ -257,7 +262,7 @@ pub fn report_level(report: &Report) -> LogLevel {
     const TERMINATED: i32 = 128 + 15;
     const KILLED: i32 = 128 + 9;
     let is_problem = match report {
-        Report::NotRemoved { .. } => true,
+        Report::NotRemoved { .. } | Report::NotRefreshed { .. } => true,
         Report::Container { state: ContainerState::Ended(ended), .. } => {
             !matches!(ended.code, 0 | TERMINATED | KILLED) || ended.reason.is_some()
         }
@@ -332,6 +337,7 @@ pub fn report_line(facts: &Facts, report: &Report) -> Option<String> {
             let is_known = facts.pods.get(pod_uid)?.not_removed.as_ref() == Some(why);
             (!is_known).then(|| format!("has ended, but its folder stays for now: {why}"))
         }
+        Report::NotRefreshed { why, .. } => Some(why.clone()),
         Report::Removed { .. }
         | Report::NotDiscarded { .. }
         | Report::Sources { .. }

@@ -15,7 +15,7 @@ use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
 use crate::object::{Key, Object, Reason, Status};
-use crate::world::{Propagation, World, WriteVerb};
+use crate::world::{AppliedFields, Propagation, World, WriteVerb};
 use hashbrown::HashMap;
 use serde_json::json;
 use std::sync::Arc;
@@ -42,10 +42,6 @@ pub fn write_verb(
     let kinds = txn.kinds().clone();
     let options = WriteOptions::default();
     let component = component_name(&txn.request_user());
-    if let Some((manager, part, config)) = applied_fields(verb) {
-        let kind = kind_of(&kinds, &config)?;
-        return apply_patch(txn, kind, &config, (manager, true), part, &options).map(|_| ());
-    }
     match verb {
         WriteVerb::Create(object) => match template_cache {
             Some(template_cache) => create_like(txn, kind_of(&kinds, object)?, object, &options, template_cache),
@@ -53,9 +49,16 @@ pub fn write_verb(
         },
         WriteVerb::Update(object) => {
             let part = part_of(txn, kind_of(&kinds, object)?, object)?;
-            // Kubernetes' controller records a Deployment's revision with the status.
-            let subresource = if object.kind() == "Deployment" { "status" } else { "" };
-            update(txn, kind_of(&kinds, object)?, object, part, &write_options(component, subresource)).map(|_| ())
+            update(txn, kind_of(&kinds, object)?, object, part, &write_options(component, "")).map(|_| ())
+        }
+        WriteVerb::AnnotateStatus(object) => {
+            let kind = kind_of(&kinds, object)?;
+            update(txn, kind, object, UpdatePart::Main, &write_options(component, "status")).map(|_| ())
+        }
+        WriteVerb::Apply { object, fields } => {
+            let part = if fields.is_status { UpdatePart::Status } else { UpdatePart::Main };
+            let config = applied_config(object, fields);
+            apply_patch(txn, kind_of(&kinds, object)?, &config, (fields.manager, true), part, &options).map(|_| ())
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => update_pod_status(txn, kind_of(&kinds, object)?, object),
@@ -70,30 +73,19 @@ pub fn write_verb(
     }
 }
 
-/// Returns the manager, the part and the fields of a write that Kubernetes' controller makes as a server-side apply.
-fn applied_fields(verb: &WriteVerb) -> Option<(&'static str, UpdatePart, Object)> {
-    let (object, manager, part, fields): (_, _, _, &[&[&str]]) = match verb {
-        WriteVerb::Update(object) if object.kind() == "ClusterRole" => {
-            (object, "clusterrole-aggregation-controller", UpdatePart::Main, &[&["rules"]])
-        }
-        WriteVerb::Status(object) if object.kind() == "ValidatingAdmissionPolicy" => {
-            let fields: &[&[&str]] = &[&["status", "observedGeneration"], &["status", "typeChecking"]];
-            (object, "validatingadmissionpolicy-status", UpdatePart::Status, fields)
-        }
-        WriteVerb::Status(object) if object.kind() == "ServiceCIDR" => {
-            let fields: &[&[&str]] = &[&["status", "conditions"]];
-            (object, "kubernetes-service-cidr-controller", UpdatePart::Status, fields)
-        }
-        _ => return None,
-    };
+/// Returns the object with the applied fields alone.
+fn applied_config(object: &Object, fields: &AppliedFields) -> Object {
     let mut config =
         Object(json!({"apiVersion": object.api_version(), "kind": object.kind(), "metadata": {"name": object.name()}}));
-    for path in fields {
+    if !object.namespace().is_empty() {
+        config.set(&["metadata", "namespace"], object.namespace());
+    }
+    for path in fields.paths {
         if let Some(value) = object.value_at(path) {
             config.set(path, value.clone());
         }
     }
-    Some((manager, part, config))
+    config
 }
 
 /// The component that runs the controllers.
@@ -157,6 +149,7 @@ fn stage_delete(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::{clusterrole_aggregation, validatingadmissionpolicy_status};
     use crate::object::{Resource, Time};
     use crate::world::Row;
 
@@ -248,14 +241,13 @@ mod tests {
             "spec": {"matchConstraints": matched, "validations": [{"expression": "true"}]}});
         let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
         let checked = json!({"observedGeneration": 1, "typeChecking": {}});
-        for (body, resource, field, value, manager, subresource, fields) in [
+        for (body, resource, field, value, applied, fields) in [
             (
                 role,
                 "clusterroles.rbac.authorization.k8s.io",
                 "rules",
                 rules,
-                "clusterrole-aggregation-controller",
-                json!(null),
+                &clusterrole_aggregation::APPLIED,
                 json!({"f:rules": {}}),
             ),
             (
@@ -263,8 +255,7 @@ mod tests {
                 "validatingadmissionpolicies.admissionregistration.k8s.io",
                 "status",
                 checked,
-                "validatingadmissionpolicy-status",
-                json!("status"),
+                &validatingadmissionpolicy_status::APPLIED,
                 json!({"f:status": {"f:observedGeneration": {}, "f:typeChecking": {}}}),
             ),
         ] {
@@ -274,14 +265,18 @@ mod tests {
             let key = key(resource, "", &name);
             let mut changed = world.get(&key).unwrap().object();
             changed.set(&[field], value.clone());
-            let verb = if field == "status" { WriteVerb::Status(changed) } else { WriteVerb::Update(changed) };
-            stage(&mut world, &verb, &mut cache).unwrap();
+            stage(&mut world, &WriteVerb::Apply { object: changed, fields: applied }, &mut cache).unwrap();
             let object = world.get(&key).unwrap().object();
             assert_eq!(object.0[field], value);
             let mut entries = object.items(&["metadata", "managedFields"]).iter();
-            let entry = entries.find(|entry| entry["manager"] == manager).unwrap();
+            let entry = entries.find(|entry| entry["manager"] == applied.manager).unwrap();
             assert_eq!(entry["operation"], "Apply");
-            assert_eq!((&entry["subresource"], &entry["fieldsV1"]), (&subresource, &fields));
+            assert_eq!(entry["subresource"] == "status", applied.is_status);
+            assert_eq!(entry["fieldsV1"], fields);
+            let mut held = world.get(&key).unwrap().object();
+            held.set(&["metadata", "finalizers"], json!(["example.com/held"]));
+            stage(&mut world, &WriteVerb::Update(held), &mut cache).unwrap();
+            assert_eq!(world.get(&key).unwrap().finalizers.len(), 1, "the garbage collector changes it, too");
         }
     }
 

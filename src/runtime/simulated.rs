@@ -414,6 +414,7 @@ mod tests {
             Report::Probe { verdict, .. } => format!("probe {}", verdict == ProbeResult::Success),
             Report::Usage { .. }
             | Report::Over { .. }
+            | Report::NotRefreshed { .. }
             | Report::Resized { .. }
             | Report::Denied { .. }
             | Report::Bind { .. }

@@ -93,7 +93,7 @@ pub(super) const STEPS: &[&str] = &[
         PRIMARY KEY (scope, name)
     ) STRICT, WITHOUT ROWID;
     ",
-    // 2: nothing ever wrote or read notes.
+    // 2: no command has ever written notes.
     "DROP TABLE note;",
 ];
 

@@ -226,6 +226,8 @@ pub struct PodFacts {
     pub binds: Vec<BindReport>,
     /// The content that its volumes were last ordered to have ([`fingerprint`](super::volume::fingerprint)).
     pub volumes: Option<u64>,
+    /// Time and error of the last order, if some volumes did not get their content.
+    pub not_refreshed: Option<(Time, String)>,
 }
 
 impl PodFacts {

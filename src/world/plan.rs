@@ -69,6 +69,17 @@ pub struct Write {
     pub why: String,
 }
 
+/// The fields that a controller applies, as one that Kubernetes has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct AppliedFields {
+    /// The name under which the controller manages them.
+    pub manager: &'static str,
+    /// Whether they belong to the status, and are applied through `/status`.
+    pub is_status: bool,
+    /// The path of each.
+    pub paths: &'static [&'static [&'static str]],
+}
+
 /// A write. Each one passes the API server's whole pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteVerb {
@@ -76,6 +87,15 @@ pub enum WriteVerb {
     Create(Object),
     /// Replaces spec and metadata; `metadata.resourceVersion` in the object is the revision relied on.
     Update(Object),
+    /// Replaces only the annotations, as a change of the status: Kubernetes' controller writes a Deployment's revision through `/status`.
+    AnnotateStatus(Object),
+    /// Applies some fields of the object (server-side apply).
+    Apply {
+        /// The object with the new values.
+        object: Object,
+        /// These fields, and their manager.
+        fields: &'static AppliedFields,
+    },
     /// Replaces only the number of replicas, through `/scale`: the object with another number.
     Scale(Object),
     /// Replaces only the status.

@@ -37,6 +37,10 @@ impl Facts {
             Report::NotRemoved { pod_uid, why } => {
                 self.change_pod(&pod_uid, |pod| pod.not_removed.replace(why.clone()) != Some(why))
             }
+            Report::NotRefreshed { pod_uid, at, why } => self.change_pod(&pod_uid, |pod| {
+                pod.not_refreshed = Some((at, why));
+                true
+            }),
             Report::Over { pod_uid, of } => self.change_pod(&pod_uid, |pod| {
                 pod.over.get_or_insert(of);
                 true
@@ -159,6 +163,7 @@ impl Facts {
             Effect::Refresh { pod_uid, volumes, missing } => {
                 if let Some(pod) = self.pods.get_mut(pod_uid) {
                     pod.volumes = Some(fingerprint(volumes, missing));
+                    pod.not_refreshed = None;
                 }
             }
             Effect::Probe(probe) => {

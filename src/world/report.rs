@@ -78,6 +78,15 @@ pub enum Report {
         /// Error, if the limits could not be applied.
         error: Option<String>,
     },
+    /// The content of some volumes of a pod could not be updated.
+    NotRefreshed {
+        /// The pod.
+        pod_uid: Str,
+        /// Time of the attempt.
+        at: Time,
+        /// The first volume that failed, and the error.
+        why: String,
+    },
     /// Part of a pod exceeds its storage limit.
     Over {
         /// The pod.
@@ -159,6 +168,7 @@ impl Report {
             | Report::Probe { pod_uid, .. }
             | Report::Resized { pod_uid, .. }
             | Report::Over { pod_uid, .. }
+            | Report::NotRefreshed { pod_uid, .. }
             | Report::Usage { pod_uid, .. }
             | Report::Denied { pod_uid, .. }
             | Report::Bind { pod_uid, .. }

@@ -111,6 +111,17 @@ fn cascades_are_background_foreground_or_orphan() {
     assert_eq!(cluster.ready_pods("app=orphan", 1).len(), 1);
 }
 
+#[test]
+fn deleted_cluster_role_ends_with_every_cascade() {
+    let cluster = Cluster::new();
+    let _plane = cluster.watch_with(&["--no-local-node"]);
+    for cascade in ["foreground", "orphan", "background"] {
+        cluster.ok("create clusterrole read --verb=get --resource=pods");
+        cluster.ok(&format!("delete clusterrole read --cascade={cascade} --timeout=30s"));
+        assert!(cluster.kloop("get clusterrole read").err.contains("NotFound"), "{cascade}");
+    }
+}
+
 /// A pod with a Python program that has blocked SIGTERM when it prints "up", with a folder at `/home`. Its grace period is longer than any
 /// test.
 fn blocking_term(name: &str, home: &Path, then: &str) -> String {

@@ -20,6 +20,7 @@ fn changed(mut plan: Plan, change: impl Fn(&mut Object)) -> Plan {
         match &mut write.verb {
             WriteVerb::Create(object)
             | WriteVerb::Update(object)
+            | WriteVerb::AnnotateStatus(object)
             | WriteVerb::Scale(object)
             | WriteVerb::Status(object) => change(object),
             _ => {}

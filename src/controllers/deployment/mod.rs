@@ -219,7 +219,7 @@ impl<'w> Rollout<'w> {
         }
         let mut object = self.object.clone();
         object.set(&["metadata", "annotations", REVISION], revision.as_str());
-        self.plan.write(WriteVerb::Update(object), format!("the newest ReplicaSet is revision {revision}"));
+        self.plan.write(WriteVerb::AnnotateStatus(object), format!("the newest ReplicaSet is revision {revision}"));
         self.write_sets();
         true
     }

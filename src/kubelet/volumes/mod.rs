@@ -20,6 +20,7 @@ pub use view::{files, order_refresh, paths, report_shared_files};
 #[cfg(test)]
 mod tests {
     use super::super::testing::{TestMachine, pod};
+    use crate::world::Report;
     use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent};
     use serde_json::{Value, json};
 
@@ -411,6 +412,23 @@ mod tests {
         machine.run_to(40);
         let refreshed = machine.refreshes.iter().flat_map(|(_, volumes)| lines(volumes)).collect::<Vec<_>>();
         assert_eq!(refreshed, ["gone key 644 new", "may key 644 new", "kept a 644 new"]);
+    }
+
+    #[test]
+    fn volume_that_could_not_be_written_is_written_again() {
+        let mut machine = machine(json!([{"name": "v", "configMap": {"name": "cm"}}]));
+        machine.run_to(5);
+        machine.put("configmaps", json!({"metadata": meta("cm"), "data": {"a": "new"}}));
+        machine.run_to(10);
+        machine.refreshes.clear();
+        let (pod_uid, why) = (machine.world.facts.pods.iter().next().unwrap().0.clone(), "No space left on device");
+        let at = machine.world.now;
+        machine.world.facts.apply_report(Report::NotRefreshed { pod_uid, at, why: why.to_owned() });
+        machine.run_to(19);
+        assert!(machine.refreshes.is_empty(), "there is a pause");
+        machine.run_to(60);
+        assert_eq!(machine.refreshes.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [20]);
+        assert_eq!(failures(&machine), [why]);
     }
 
     #[test]

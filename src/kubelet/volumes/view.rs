@@ -15,11 +15,15 @@ use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::object::Str;
 use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
 use crate::world::{Effect, EventType, Plan};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::VolumeMount;
 use std::sync::Arc;
 
 /// Prefix of the variables with the paths of volumes that could not be mounted.
 const VARIABLE: &str = "KLOOP_VOLUME_";
+
+/// Pause before volumes are updated again when that failed, such as on a full disk.
+const REFRESH_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 /// Volumes that the pod asked for itself.
 fn declared_volumes<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core::v1::Volume> {
@@ -162,10 +166,18 @@ pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
     pod.file_bytes.set(MAX_POD_FILE_BYTES);
     let failures: Vec<(Str, String)> = declared_volumes(pod).filter_map(|volume| mount_failure(pod, volume)).collect();
     let missing: Vec<Str> = failures.iter().map(|(name, _)| name.clone()).collect();
-    if (follows.is_empty() && missing.is_empty()) || facts.volumes == Some(fingerprint(&follows, &missing)) {
+    let is_ordered = facts.volumes == Some(fingerprint(&follows, &missing));
+    let failed = facts.not_refreshed.as_ref().filter(|_| is_ordered);
+    if (follows.is_empty() && missing.is_empty()) || is_ordered && failed.is_none() {
         return;
     }
-    for (_, message) in failures {
+    if let Some((at, _)) = failed
+        && pod.world.now < *at + REFRESH_RETRY
+    {
+        return plan.wake_at(*at + REFRESH_RETRY);
+    }
+    let failed = failed.map(|(_, why)| why.clone());
+    for message in failures.into_iter().map(|(_, message)| message).chain(failed) {
         plan.event(pod.row, EventType::Warning, MOUNT_FAILED, message);
     }
     plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes: follows, missing });

@@ -93,7 +93,9 @@ impl Shim {
                 }
             }
             ShimRequest::Refresh(volumes) => {
-                drop(volumes::lay_out(&self.pod, &volumes));
+                if let Err(error) = volumes::refresh(&self.pod, &volumes) {
+                    self.send_to_client(client, &ShimAnswer::NotRefreshed { error });
+                }
                 // The expected start no longer applies.
                 self.dismiss_expected_starts();
             }

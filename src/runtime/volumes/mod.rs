@@ -25,20 +25,31 @@ pub const KEPT: &str = "volumes";
 /// The folder of persistent volumes that were deleted, until their files are removed.
 const DISCARDED: &str = "volumes.gone";
 
-/// Creates or updates a pod's volumes. The error names the failed one in the kubelet's wording.
+/// Creates a pod's volumes. The error names the first failed one in the kubelet's wording; those after it are not created.
 pub fn lay_out(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
     if volumes.is_empty() {
         return Ok(());
     }
-    let root = open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(io_error_text)?;
-    for volume in volumes {
-        create_volume(pod, &root, volume)
-            .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))?;
-    }
-    Ok(())
+    let root = open_root(pod)?;
+    volumes.iter().try_for_each(|volume| create_volume(pod, &root, volume))
+}
+
+/// Updates the content of a pod's volumes, each on its own. The error names the first failed one in the kubelet's wording.
+pub fn refresh(pod: &Path, volumes: &[Volume]) -> Result<(), String> {
+    let root = open_root(pod)?;
+    volumes.iter().map(|volume| create_volume(pod, &root, volume)).fold(Ok(()), Result::and)
+}
+
+fn open_root(pod: &Path) -> Result<OwnedFd, String> {
+    open_folder(CWD, pod).and_then(|pod| make_folder(&pod, FOLDER, 0o755)).map_err(io_error_text)
 }
 
 fn create_volume(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
+    write_volume(pod, root, volume)
+        .map_err(|why| format!("MountVolume.SetUp failed for volume {:?} : {why}", &*volume.name))
+}
+
+fn write_volume(pod: &Path, root: &OwnedFd, volume: &Volume) -> Result<(), String> {
     let failed = |error: Errno| io_error_text(error);
     match &volume.source {
         VolumeContent::Empty => empty(root, &volume.name).map_err(failed),
@@ -212,6 +223,17 @@ mod tests {
         assert!(!volume.join(before).exists(), "the old content is removed");
         lay_out(pod.path(), &files(&[])).unwrap();
         assert_eq!(listed(&volume), ["..data"]);
+    }
+
+    #[test]
+    fn volume_that_cannot_be_updated_does_not_stop_the_others() {
+        let (pod, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let named = |name: &str| Volume { name: name.into(), ..files(&[("a", 0o644, "1")]).remove(0) };
+        fs::create_dir(pod.path().join(FOLDER)).unwrap();
+        symlink(other.path(), pod.path().join(FOLDER).join("bad")).unwrap();
+        let failure = refresh(pod.path(), &[named("bad"), named("good")]).unwrap_err();
+        assert!(failure.starts_with("MountVolume.SetUp failed for volume \"bad\" : "), "{failure}");
+        assert_eq!(fs::read_to_string(pod.path().join(FOLDER).join("good/a")).unwrap(), "1");
     }
 
     #[test]

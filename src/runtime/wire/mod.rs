@@ -426,6 +426,11 @@ pub enum ShimAnswer {
         /// Error, if the limits could not be changed.
         error: Option<String>,
     },
+    /// The content of some volumes could not be updated; the others have theirs.
+    NotRefreshed {
+        /// The first volume that failed, and why.
+        error: String,
+    },
     /// Policies denied a connection of the pod; the same one is reported again only after a while.
     Denied(DeniedConnection),
     /// A program of the pod could not bind a port, or bound another one instead; the shim repeats an equal report only after a while. The

@@ -61,6 +61,10 @@ impl Shard {
                 let (pod_uid, container) = (uid.clone(), container.as_str().into());
                 (self.context.report)(Report::Resized { pod_uid, container, attempt, limits, error });
             }
+            ShimAnswer::NotRefreshed { error } => {
+                let at = wire::moment(wire::now_nanos());
+                (self.context.report)(Report::NotRefreshed { pod_uid: uid.clone(), at, why: error });
+            }
             ShimAnswer::Denied(denial) => (self.context.report)(Report::Denied { pod_uid: uid.clone(), denial }),
             ShimAnswer::Bind(bind) => (self.context.report)(Report::Bind { pod_uid: uid.clone(), bind }),
             // A shim of an earlier version does not understand the request to park. Otherwise another leader has taken over, and that one
