@@ -7,8 +7,7 @@ use crate::kinds;
 use crate::object::{Key, Object, Status};
 
 /// Checks a connection (`exec`, `attach`, `portforward`): the user's right, then admission. `options` is the object that admission
-/// receives,
-/// such as PodExecOptions. Returns warnings for the client.
+/// receives, such as PodExecOptions. Returns warnings for the client.
 pub fn connect(api: &mut Api, key: &Key, subresource: &str, options: &Object) -> ApiResult<Vec<String>> {
     let kind = kinds::by_resource(key.resource).ok_or_else(|| Status::not_found(key.resource, &key.name))?;
     let operation = Operation::Connect;

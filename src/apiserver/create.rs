@@ -260,8 +260,7 @@ pub fn misfit_head(kind: &Kind, body: &Object) -> String {
     format!("{0} in version {version:?} cannot be handled as a {0}: ", kind.kind)
 }
 
-/// Maximum number of values in an object in any encoding. Each value takes time under the write lock, and in memory many times the
-/// size of
+/// Maximum number of values in an object in any encoding. Each value takes time under the write lock, and in memory many times the size of
 /// its text.
 pub const MAX_VALUES: usize = 100_000;
 

@@ -161,9 +161,8 @@ fn set_propagation(object: &mut Object, propagation: Propagation) {
     }
 }
 
-/// Marks a definition as being deleted; it stays until its objects are gone. As in Kubernetes, the mark differs from that of other
-/// kinds: it
-/// has a condition and no grace period, and does not depend on the propagation policy.
+/// Marks a definition as being deleted; it stays until its objects are gone. As in Kubernetes, the mark differs from that of other kinds:
+/// it has a condition and no grace period, and does not depend on the propagation policy.
 fn mark_definition(object: &mut Object, now: Time) {
     object.add_finalizer(CLEANUP);
     object.set(&["metadata", "deletionTimestamp"], time::rfc3339(now));

@@ -1,6 +1,5 @@
-//! An index of the objects that the pods of each node need, updated from the log of changes. The node authorizer uses it for each
-//! request of
-//! a kubelet.
+//! An index of the objects that the pods of each node need, updated from the log of changes. The node authorizer uses it for each request
+//! of a kubelet.
 //!
 //! Knows: Kubernetes' authorizer keeps the same as a graph. Never: knows a change that is not committed. Start reading at [`NodePods`].
 

@@ -308,9 +308,8 @@ pub fn deletion_message(kind: &Kind, key: &Key, word: &str) -> String {
     format!("{} {:?} {word}{place}", kind.qualified_singular(), &*key.name)
 }
 
-/// Waits until the objects with these UIDs are gone. Without a running control plane, nothing ends pods or runs finalizers: then it
-/// prints a
-/// hint and returns.
+/// Waits until the objects with these UIDs are gone. Without a running control plane, nothing ends pods or runs finalizers: then it prints
+/// a hint and returns.
 fn wait(
     context: &mut CommandContext,
     mut remaining: Vec<(&'static Kind, Key, String)>,

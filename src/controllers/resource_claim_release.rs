@@ -1,5 +1,4 @@
-//! Release of device claims: pods that have ended lose their reservation, a claim that no pod uses loses its devices, and a claim that
-//! was
+//! Release of device claims: pods that have ended lose their reservation, a claim that no pod uses loses its devices, and a claim that was
 //! made for one pod is deleted when its pod no longer needs it.
 //!
 //! Never: creates or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.

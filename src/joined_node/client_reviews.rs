@@ -2,8 +2,7 @@
 //! SubjectAccessReview).
 //!
 //! Knows: an answer is cached, as in the kubelet (`authentication.webhook.cacheTTL`, `authorization.webhook`). Never: admits a client
-//! without
-//! a cached answer while the server does not answer. Start reading at [`ClientReviews`].
+//! without a cached answer while the server does not answer. Start reading at [`ClientReviews`].
 
 use super::node_context::NodeContext;
 use crate::apiserver::ApiResult;

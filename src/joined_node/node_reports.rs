@@ -1,10 +1,9 @@
 //! The reports of a node to its server: statuses and ends of pods, and events.
 //!
-//! Knows: it compares the pods in the node's state with the reports that the server has received, so that statuses and ends of pods
-//! are sent
-//! when the server is back, and after a restart of this process. Events wait in memory. Events are lost that are unsent when this process
-//! ends, or compacted in the node's state before they were read; and the oldest ones when more than 1000 wait.
-//! Never: changes the node's state. Start reading at [`NodeReports::send`].
+//! Knows: it compares the pods in the node's state with the reports that the server has received, so that statuses and ends of pods are
+//! sent when the server is back, and after a restart of this process. Events wait in memory. Events are lost that are unsent when this
+//! process ends, or compacted in the node's state before they were read; and the oldest ones when more than 1000 wait. Never: changes the
+//! node's state. Start reading at [`NodeReports::send`].
 
 use super::merge::status_patch;
 use super::node_context::JoinedFacts;

@@ -1,9 +1,8 @@
 //! postStart and preStop hooks: run after the start of a container, and before its stop signal.
 //!
-//! A container counts as running when its postStart hook has succeeded; a hook that fails ends the container. The preStop hook runs
-//! before
-//! the stop signal, and its time counts against the grace period. Each runs at least once: a control plane that restarts in between
-//! orders it again. Effects and reports treat a hook as a probe that runs once. A `sleep` needs no work of the machine.
+//! A container counts as running when its postStart hook has succeeded; a hook that fails ends the container. The preStop hook runs before
+//! the stop signal, and its time counts against the grace period. Each runs at least once: a control plane that restarts in between orders
+//! it again. Effects and reports treat a hook as a probe that runs once. A `sleep` needs no work of the machine.
 
 use super::actions::{ContainerAction, PodActions};
 use super::pod::{AttemptState, LocalPod, PodContainer, hook_of_kind};

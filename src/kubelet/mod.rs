@@ -2,10 +2,8 @@
 //!
 //! Knows: one pod at a time: its spec, its last status, and the machine's last report of it. From these it computes the
 //! status to write, the attempts to commit, and the effects to carry out after the commit.
-//! Never: keeps a state of its own (backoff follows from status and facts; plans write what the World remembers), starts a process,
-//! reads a
-//! clock.
-//! Start reading at [`plan`]; [`pod_reader`] gathers the input, [`containers`] decides the actions, [`status`] computes the status.
+//! Never: keeps a state of its own (backoff follows from status and facts; plans write what the World remembers), starts a process, reads a
+//! clock. Start reading at [`plan`]; [`pod_reader`] gathers the input, [`containers`] decides the actions, [`status`] computes the status.
 
 mod actions;
 mod address;

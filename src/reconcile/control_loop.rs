@@ -119,12 +119,12 @@ impl ControlLoop {
         Ok(ending)
     }
 
-    /// Keeps time and does one tick. A panic that belongs to no single object is handled like a commit of unknown outcome: the World is
-    /// loaded again.
+    /// Does the periodic work that is due, then one tick. A panic that belongs to no single object is handled like a commit of unknown
+    /// outcome: the World is loaded again.
     fn try_tick(&mut self, log_sink: &mut LogSink<'_>) -> Result<bool, TickError> {
         let ticked = contain(|| {
             self.check_place()?;
-            self.keep_time()?;
+            self.do_periodic_work()?;
             self.run_tick(log_sink)
         });
         ticked.unwrap_or_else(|panic| Err(TickError::Panicked(panic)))
@@ -313,11 +313,11 @@ impl ControlLoop {
         }
     }
 
-    /// Heartbeats and the resync.
-    fn keep_time(&mut self) -> Result<(), StoreError> {
+    /// Does the periodic work that is due: heartbeats, the resync, measurements, the disk reserve, and a step of the log's compaction.
+    fn do_periodic_work(&mut self) -> Result<(), StoreError> {
         let now = Time::now();
-        let due = self.plane.keep_time(now);
-        if due.heartbeat {
+        let is_heartbeat_due = self.plane.keep_time(now);
+        if is_heartbeat_due {
             self.keep_reserve(Duration::ZERO, now);
             self.start_code.release_when_quiet(Instant::now());
             if self.machine.is_some() {
@@ -334,7 +334,7 @@ impl ControlLoop {
             }
         }
         // Compacts in small steps between ticks.
-        if due.heartbeat || std::mem::take(&mut self.compacting) {
+        if is_heartbeat_due || std::mem::take(&mut self.compacting) {
             self.compacting =
                 self.api.store_mut().compact(&Retention::usual(now), MAX_COMPACTED_ENTRIES)? == MAX_COMPACTED_ENTRIES;
         }

@@ -66,15 +66,6 @@ pub struct TickInput<'a> {
     pub log_may_have_changed: bool,
 }
 
-/// Work that is due by the clock alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DueWork {
-    /// Nodes have sent heartbeats that have to be stored.
-    pub heartbeat: bool,
-    /// A resync is due: every key is planned, and the log may be compacted.
-    pub resync: bool,
-}
-
 impl ControlPlane {
     /// A control plane that knows nothing yet; `local` is the node that this machine is.
     pub fn new(local: Option<Str>, now: Time) -> ControlPlane {
@@ -292,15 +283,16 @@ impl ControlPlane {
         changed.into_iter().for_each(|key| self.queue_pod(key, now));
     }
 
-    /// Heartbeats and the resync, when it is time for them.
-    pub fn keep_time(&mut self, now: Time) -> DueWork {
+    /// Sends heartbeats and resyncs when it is time for them. True every 10 s, with the heartbeats: the caller does its own periodic work
+    /// then.
+    pub fn keep_time(&mut self, now: Time) -> bool {
         if now < self.world.now {
             // The clock was set back: queued keys would wait until it reaches their old times again.
             (self.next_heartbeat, self.next_resync) = (now, now);
             self.queue.expedite(now);
         }
-        let due = DueWork { heartbeat: now >= self.next_heartbeat, resync: now >= self.next_resync };
-        if due.heartbeat {
+        let is_heartbeat_due = now >= self.next_heartbeat;
+        if is_heartbeat_due {
             self.next_heartbeat = now + HEARTBEAT;
             self.world.now = now;
             node::send_heartbeats(&mut self.world, self.local.as_deref());
@@ -310,11 +302,11 @@ impl ControlPlane {
                 late.into_iter().for_each(|key| self.queue.add((place, key), now));
             }
         }
-        if due.resync {
+        if now >= self.next_resync {
             self.next_resync = now + RESYNC;
             self.queue_everything(now);
         }
-        due
+        is_heartbeat_due
     }
 
     /// Records resource levels of the machine; its nodes become due when a level is too low, or was until now.

@@ -1,8 +1,7 @@
 //! Leadership: one `reconcile` per cluster, by a lock and an epoch in the store.
 //!
 //! The kernel releases the lock when the process ends in any way. If several machines share a state, the leader's claim in the shared
-//! log replaces the lock. Each leader increments the epoch; every transaction checks it and every effect carries it, so that a leader
-//! that
+//! log replaces the lock. Each leader increments the epoch; every transaction checks it and every effect carries it, so that a leader that
 //! was paused and replaced can do nothing.
 
 use super::tick::{WRITE_LOCK_TIMEOUT, read_epoch};

@@ -20,15 +20,23 @@ use hashbrown::HashMap;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Stages one write of a plan in the World, through the API server's pipeline. A template cache is used unless the plan has only one write.
-/// An attempt is not an object, so it stages nothing.
-pub fn stage_write(
-    world: &mut World,
-    verb: &WriteVerb,
-    (user, inputs): (&Arc<User>, Option<&mut WriteInputs>),
-    (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
-    random: &mut dyn FnMut() -> u64,
-) -> Result<(), Status> {
+/// The circumstances in which a plan's writes are staged.
+pub struct StagingContext<'a> {
+    /// The loop, as a user of the API server.
+    pub user: &'a Arc<User>,
+    /// Answers of webhooks and other inputs from outside, where the write lock is not held for long.
+    pub inputs: Option<&'a mut WriteInputs>,
+    /// The objects that this tick has written last.
+    pub last: &'a mut HashMap<Key, Arc<Object>>,
+    /// Pods made from the same template, unless the plan has only one write.
+    pub template_cache: Option<&'a mut PodTemplateCache>,
+    /// Source of random numbers.
+    pub random: &'a mut dyn FnMut() -> u64,
+}
+
+/// Stages one write of a plan in the World, through the API server's pipeline. An attempt is not an object, so it stages nothing.
+pub fn stage_write(world: &mut World, verb: &WriteVerb, context: StagingContext<'_>) -> Result<(), Status> {
+    let StagingContext { user, inputs, last, template_cache, random } = context;
     let revision = world.revision + world.staged_count() as u64;
     write_verb(&mut Overlay { world, revision, last, user, inputs, random }, verb, template_cache)
 }
@@ -164,7 +172,14 @@ mod tests {
             number += 1;
             number
         };
-        stage_write(world, verb, (&user, None), (&mut HashMap::new(), Some(template_cache)), &mut random)
+        let context = StagingContext {
+            user: &user,
+            inputs: None,
+            last: &mut HashMap::new(),
+            template_cache: Some(template_cache),
+            random: &mut random,
+        };
+        stage_write(world, verb, context)
     }
 
     fn new_world() -> World {

@@ -1,9 +1,7 @@
 //! Releases memory that only the start of a control plane needs.
 //!
-//! After a hundred pods have started, two thirds of a control plane's memory are pages of its own program, and half of them are not
-//! needed
-//! again. The allocator keeps a third of the remaining memory for later allocations. Both are released once, when the machine has been
-//! idle
+//! After a hundred pods have started, two thirds of a control plane's memory are pages of its own program, and half of them are not needed
+//! again. The allocator keeps a third of the remaining memory for later allocations. Both are released once, when the machine has been idle
 //! for a while. The kernel maps a page again if its code runs after all.
 //!
 //! Never: releases pages a second time. By then the code of restarts is mapped again, and restarts should not wait for it.

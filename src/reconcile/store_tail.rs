@@ -114,8 +114,7 @@ fn apply_change(world: &mut World, change: &ChangeKind) {
     }
 }
 
-/// Queues the keys that a change of this key concerns, computed from the row before and after it. `settled` is the item whose plan
-/// made the
+/// Queues the keys that a change of this key concerns, computed from the row before and after it. `settled` is the item whose plan made the
 /// change, if that plan is settled ([`Plan::is_settled`](crate::world::Plan::is_settled)): it is not queued.
 pub fn queue_concerned(
     world: &World,

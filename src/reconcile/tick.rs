@@ -1,13 +1,13 @@
 //! One tick: reads the tail of the store's log under the write lock, plans the due keys, and commits all their writes at once.
 //!
-//! A plan is never stale, because the tick holds the write lock. It sees the writes of earlier plans, which are staged in the World. It is
-//! never applied in part: when one of its writes is refused, the others are undone.
+//! A plan is never stale, because the tick holds the write lock. It sees the writes of earlier plans, which are staged in the World. Unless
+//! the plan is divisible, all its writes are undone when one is refused.
 
 use super::activity_log::{ActivityLog, LastWarnings};
 use super::events::{EventRecorder, EventReporter};
 use super::overlay::Overlay;
 use super::queue::{DueFilter, Fault, Item, QueuePriority, WorkQueue};
-use super::stage_write::stage_write;
+use super::stage_write::{StagingContext, stage_write};
 use super::waiting_plans::{PlanInputs, WaitingPlans};
 use super::{LogLevel, LogLine, LogSink, RECONCILE, retention, store_tail};
 use crate::apiserver::create::PodTemplateCache;
@@ -298,9 +298,9 @@ impl Tick<'_> {
                         if !inputs.is_some_and(|inputs| self.waiting.set_aside(&item, inputs, first)) {
                             self.queue.add_failed(item, now);
                         }
-                        0
                     }
                 }
+                0
             }
         }
     }
@@ -347,8 +347,23 @@ impl Tick<'_> {
             if let Some(inputs) = inputs.as_mut() {
                 inputs.begin_part(index + 1);
             }
-            let (caches, mark) = ((&mut *last, template_cache.as_mut()), self.world.stage_mark());
-            match contain(|| self.stage(&write.verb, (&user, inputs.as_mut()), &mut staged.attempts, caches)) {
+            if let WriteVerb::Attempt { pod_uid, container, attempt } = &write.verb {
+                staged.attempts.push(ContainerAttempt {
+                    pod_uid: pod_uid.to_string(),
+                    container: container.to_string(),
+                    attempt: *attempt,
+                    epoch: self.epoch,
+                });
+            }
+            let (mark, world) = (self.world.stage_mark(), &mut *self.world);
+            let context = StagingContext {
+                user: &user,
+                inputs: inputs.as_mut(),
+                last,
+                template_cache: template_cache.as_mut(),
+                random: self.random,
+            };
+            match contain(|| stage_write(world, &write.verb, context)) {
                 Ok(Ok(())) => {}
                 // The questions of further writes are asked at the same time.
                 Ok(Err(_)) if missing(inputs) > 0 && missing(inputs) < MAX_QUESTIONS => {}
@@ -405,7 +420,7 @@ impl Tick<'_> {
     }
 
     /// Handles the refusal of a plan's write: the key is tried again with backoff, and once at once after its first refusal.
-    fn plan_refused(&mut self, item: Item, RefusedWrite { why, status }: &RefusedWrite) -> usize {
+    fn plan_refused(&mut self, item: Item, RefusedWrite { why, status }: &RefusedWrite) {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.world.refuse(by, &item.1, &status.message);
         let level = if is_first { LogLevel::Problem } else { LogLevel::Detail };
@@ -415,12 +430,11 @@ impl Tick<'_> {
         if is_first {
             self.queue.add(item, now);
         }
-        0
     }
 
     /// Handles a panic of a plan: the key is tried again with backoff, and its object gets an event. The panic is logged once until a
     /// plan of the key succeeds.
-    fn plan_failed(&mut self, item: Item, panic: String) -> usize {
+    fn plan_failed(&mut self, item: Item, panic: String) {
         let (by, now) = (self.loops[item.0].name, self.world.now);
         let is_first = self.queue.add_failed(item.clone(), now);
         let level = if is_first { LogLevel::Problem } else { LogLevel::Detail };
@@ -437,25 +451,6 @@ impl Tick<'_> {
             };
             self.recorder.extend(&EventReporter { by, profile: None }, vec![event], now);
         }
-        0
-    }
-
-    fn stage(
-        &mut self,
-        verb: &WriteVerb,
-        circumstances: (&Arc<User>, Option<&mut WriteInputs>),
-        attempts: &mut Vec<ContainerAttempt>,
-        (last, template_cache): (&mut HashMap<Key, Arc<Object>>, Option<&mut PodTemplateCache>),
-    ) -> Result<(), Status> {
-        if let WriteVerb::Attempt { pod_uid, container, attempt } = verb {
-            attempts.push(ContainerAttempt {
-                pod_uid: pod_uid.to_string(),
-                container: container.to_string(),
-                attempt: *attempt,
-                epoch: self.epoch,
-            });
-        }
-        stage_write(self.world, verb, circumstances, (last, template_cache), self.random)
     }
 
     fn record_events(&mut self, plans: &mut TickPlans) {

@@ -1,10 +1,8 @@
 //! Files into and out of a container, as it sees them.
 //!
 //! A container's view is reached through its main process's root in `/proc`. Every path is resolved below that root, as the container
-//! itself
-//! would, and a walk opens each entry by name below an open folder: no link and no `..` leads out of the container. Paths of the user are
-//! used unchanged; only a link in the place of a copied file is replaced.
-//! Start reading at [`ContainerFilesystem::find`].
+//! itself would, and a walk opens each entry by name below an open folder: no link and no `..` leads out of the container. Paths of the
+//! user are used unchanged; only a link in the place of a copied file is replaced. Start reading at [`ContainerFilesystem::find`].
 
 use super::file_tree::{Mounts, WalkEvent, open_file, walk};
 use super::folder;

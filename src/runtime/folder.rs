@@ -309,9 +309,8 @@ pub fn make_file(path: &Path, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
 }
 
-/// Replaces the content of a file atomically. Does not sync: the writes of a killed process survive, and after a power loss the files
-/// of the
-/// earlier boot are not used.
+/// Replaces the content of a file atomically. Does not sync: the writes of a killed process survive, and after a power loss the files of
+/// the earlier boot are not used.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(write_new_file(path, content)?, path)
 }

@@ -73,8 +73,7 @@ pub use spawn::release_program_pages;
 use std::process::ExitCode;
 
 /// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with `EFBIG` instead of killing this process. Programs that it
-/// executes
-/// have the default action again: exec resets handlers.
+/// executes have the default action again: exec resets handlers.
 fn handle_file_size_limit() {
     extern "C" fn ignore_signal(_: libc::c_int) {}
     // SAFETY: the handler does nothing.

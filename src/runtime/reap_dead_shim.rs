@@ -145,8 +145,7 @@ pub fn end_shim(shim: ProcessIdentity) {
 }
 
 /// Takes over the folders of pods whose shims are gone, holding each folder's lock: kills their remaining processes, completes their
-/// records
-/// and sets our epoch in them. Does nothing if there is a later leader.
+/// records and sets our epoch in them. Does nothing if there is a later leader.
 pub fn take_over(pods: &[PathBuf], epoch: u64) -> Vec<(PathBuf, ShimRecord)> {
     if pods.first().is_some_and(|pod| folder::read_epoch_above(pod) > epoch) {
         return Vec::new();

@@ -40,9 +40,8 @@ thread_local! {
     static BYTES: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_SIZE].into());
 }
 
-/// Serves a listener until it is dropped: forwards each connection to the first address that accepts it. Calls `failed` with the
-/// reason when
-/// none does. Needs a `LocalSet`.
+/// Serves a listener until it is dropped: forwards each connection to the first address that accepts it. Calls `failed` with the reason
+/// when none does. Needs a `LocalSet`.
 pub async fn serve<F>(
     listener: TcpListener,
     mut places: impl FnMut(SocketAddr) -> F,

@@ -1,7 +1,6 @@
 //! A part of the kubelet's HTTP API: `nodes/NAME/proxy/PATH` without a port.
 //!
-//! Knows: health, the pods of the node, and the usage of its containers: `stats/summary`, and `metrics/resource` for Prometheus.
-//! Values are
+//! Knows: health, the pods of the node, and the usage of its containers: `stats/summary`, and `metrics/resource` for Prometheus. Values are
 //! measured at the request, without waiting. Never: forwards a request. Start reading at [`answer`].
 
 use super::answer::HttpAnswer;

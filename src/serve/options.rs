@@ -131,9 +131,8 @@ fn orphan_dependents(request: &ApiRequest, options: &Value) -> Option<bool> {
     options["orphanDependents"].as_bool().or_else(parameter)
 }
 
-/// Whether a request deletes dependents by the deprecated `orphanDependents: false`. The answer has the status 202 while the object
-/// waits for
-/// them.
+/// Whether a request deletes dependents by the deprecated `orphanDependents: false`. The answer has the status 202 while the object waits
+/// for them.
 pub fn reports_pending_deletion(request: &ApiRequest) -> bool {
     let read = || body::value(request, ("v1", "DeleteOptions")).unwrap_or_default();
     let options = if request.body.is_empty() { Value::Null } else { read() };

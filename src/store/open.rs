@@ -98,8 +98,7 @@ impl Store {
         Ok(Store::from_connection(connection, place.clone(), turnstile))
     }
 
-    /// Opens an existing file in a folder where SQLite cannot create its own files; `error` is SQLite's. The file must be one that no
-    /// other
+    /// Opens an existing file in a folder where SQLite cannot create its own files; `error` is SQLite's. The file must be one that no other
     /// process writes, so it must have no WAL. Later writes are refused with the error.
     fn open_for_reading(place: StorePath, error: StoreError) -> Result<Store, OpenError> {
         let is_read_only = place.is_in_read_only_folder();

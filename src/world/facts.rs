@@ -53,9 +53,8 @@ impl Facts {
     }
 }
 
-/// Facts about pods by uid. Also indexes the uids by name (a pod that was deleted and created again has two for a while), and counts
-/// the pods
-/// at each address, because every start needs a free one.
+/// Facts about pods by uid. Also indexes the uids by name (a pod that was deleted and created again has two for a while), and counts the
+/// pods at each address, because every start needs a free one.
 #[derive(Default, Clone, Debug)]
 pub struct Pods {
     by_uid: HashMap<Str, PodFacts>,

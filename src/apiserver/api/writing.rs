@@ -89,8 +89,7 @@ impl Api {
         Ok(())
     }
 
-    /// Compiles expressions and calls webhooks that an attempt of a write needed, while no lock is held. Returns whether the write
-    /// must be
+    /// Compiles expressions and calls webhooks that an attempt of a write needed, while no lock is held. Returns whether the write must be
     /// tried again with the results.
     fn supply_needs(&mut self, rounds: &mut WriteRounds, needed: WriteNeeds) -> ApiResult<bool> {
         if !needed.needs_another_attempt() {

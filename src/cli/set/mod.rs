@@ -95,8 +95,7 @@ impl SetFlags {
     }
 
     /// Changes each object with `edit`, and prints `<name> <what> updated`, for most verbs only for those that changed. An error of a
-    /// refused write
-    /// also contains `what`.
+    /// refused write also contains `what`.
     fn update(
         &self,
         context: &mut CommandContext,

@@ -81,8 +81,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Replaces the state by the new file. Refuses while the WAL or its index exists: the last connection to a database removes them, so
-/// another
-/// process still uses the state.
+/// another process still uses the state.
 fn replace(state: &Path, fresh: &Path) -> CliResult {
     let wal = PathBuf::from(format!("{}-wal", state.display()));
     if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {

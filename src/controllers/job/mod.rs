@@ -299,9 +299,8 @@ impl<'w> JobState<'w> {
         }
     }
 
-    /// Whether a pod counts as failed. A pod that is being deleted counts immediately, unless the Job replaces pods only after they
-    /// have ended
-    /// (`podReplacementPolicy: Failed`); a failing Job replaces none. A pod without the finalizer is counted already, or was surplus.
+    /// Whether a pod counts as failed. A pod that is being deleted counts immediately, unless the Job replaces pods only after they have
+    /// ended (`podReplacementPolicy: Failed`); a failing Job replaces none. A pod without the finalizer is counted already, or was surplus.
     fn counts_as_failed(&self, pod: &Row) -> bool {
         if pod.is_deleting() && !is_tracked(pod) {
             return false;

@@ -7,7 +7,7 @@ use crate::apiserver::user::User;
 use crate::controllers::garbage_collector;
 use crate::object::{Key, Time};
 use crate::reconcile::loops;
-use crate::reconcile::stage_write::stage_write;
+use crate::reconcile::stage_write::{StagingContext, stage_write};
 use crate::runtime::contain::contain;
 use crate::world::plan::SchedulingWait;
 use crate::world::{Loop, Row, World};
@@ -111,7 +111,14 @@ fn dry_run_loop(world: &mut World, each: &'static Loop, key: &Key, result: &mut 
         let (mut due, mut refused, mut template_cache) = (Vec::new(), None, PodTemplateCache::default());
         let user = Arc::new(User::component(each.name));
         for write in &plan.writes {
-            match stage_write(world, &write.verb, (&user, None), (&mut last, Some(&mut template_cache)), &mut || 7) {
+            let context = StagingContext {
+                user: &user,
+                inputs: None,
+                last: &mut last,
+                template_cache: Some(&mut template_cache),
+                random: &mut || 7,
+            };
+            match stage_write(world, &write.verb, context) {
                 Ok(()) => due.push(write.why.clone()),
                 Err(status) => {
                     refused = Some(status.message);

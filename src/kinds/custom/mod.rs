@@ -286,9 +286,8 @@ impl CustomDefinition {
         self.decode(body, unknown, true)
     }
 
-    /// Decodes an object that a webhook has changed. Keeps null and unknown fields until the object is validated, because `required`
-    /// may name
-    /// them (apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go).
+    /// Decodes an object that a webhook has changed. Keeps null and unknown fields until the object is validated, because `required` may
+    /// name them (apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go).
     pub fn normalize_patched(&'static self, body: &Value) -> Result<Value, DecodeError> {
         self.decode(body, &mut |_| {}, false)
     }

@@ -13,8 +13,7 @@ use crate::world::{EventType, Plan, ingress_routes};
 /// The port of resolvers.
 const DNS: u16 = 53;
 /// Server address for `resolv.conf` if the cluster's resolver has no address of its own at port 53. kloop answers the pods' queries to
-/// every
-/// server.
+/// every server.
 const PLACEHOLDER_SERVER: &str = "127.0.0.1";
 /// Maximum number of servers and of search paths, and maximum total length of the search paths, in `resolv.conf` (kubelet).
 const SERVERS: usize = 3;

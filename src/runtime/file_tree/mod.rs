@@ -102,8 +102,7 @@ pub fn path_of(held: &impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", held.as_fd().as_raw_fd()))
 }
 
-/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode
-/// regardless of
+/// Creates the folders of a path below a folder, and opens the last one; follows no symbolic link. New folders get this mode regardless of
 /// the umask.
 pub fn make_folders(folder: &OwnedFd, path: &str, mode: u32) -> Result<OwnedFd> {
     let mut at = open_folder(folder, ".")?;

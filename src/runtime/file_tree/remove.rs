@@ -1,8 +1,7 @@
 //! Removal of a folder with everything in it, however deep and wide it is.
 //!
 //! Nothing recurses: a subfolder that is not empty is moved up, directly below the folder to remove, and emptied there. So at most two
-//! levels
-//! are open, and the folder itself lists the remaining work. An interrupted removal can be repeated.
+//! levels are open, and the folder itself lists the remaining work. An interrupted removal can be repeated.
 
 use super::{open_folder, open_path, set_mode};
 use crate::object::io_error_text;

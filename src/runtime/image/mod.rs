@@ -1,11 +1,9 @@
 //! From an image to a command: images are resolved, not pulled.
 //!
 //! An Image object with an entrypoint has precedence, then the recipe of a common image ([`recipe`](crate::kinds::image::recipe)); the
-//! kubelet
-//! passes either. `./server` is a program in the manifest's folder, `/usr/bin/x` a program of the machine.
-//! Any other image is the program on PATH that has the name of the last part of its repository.
-//! A container that sets `command` needs its image only to be well-formed. Start reading at [`resolve`], then [`find`]; [`programs`] looks
-//! for programs.
+//! kubelet passes either. `./server` is a program in the manifest's folder, `/usr/bin/x` a program of the machine. Any other image is the
+//! program on PATH that has the name of the last part of its repository. A container that sets `command` needs its image only to be
+//! well-formed. Start reading at [`resolve`], then [`find`]; [`programs`] looks for programs.
 
 mod environment;
 mod folders;

@@ -1,8 +1,8 @@
 //! The shell of images with BusyBox: scripts for it use `[[`, `echo -e` and `${name//a/b}`, which dash, Debian's `sh`, lacks.
 //!
 //! BusyBox' own shell is preferred; bash supports all that, too. A container with variables whose names are not shell identifiers
-//! (`my.name`)
-//! prefers bash, since other shells do not pass these on. Never: runs anything; the shim starts the shell under the name in the command.
+//! (`my.name`) prefers bash, since other shells do not pass these on. Never: runs anything; the shim starts the shell under the name in the
+//! command.
 
 use super::Environment;
 use super::programs;

@@ -2,13 +2,10 @@
 //!
 //! A pod's programs run under a seccomp filter that notifies the pod's shim of each `bind`, `connect` and addressed `sendto`, before the
 //! kernel carries it out. A `bind` to every address, or to localhost, gets the pod's own loopback address, so that replicas can use the
-//! same port; a connection to localhost reaches the pod's own listener, or else the host's; a connection to a Service's address
-//! reaches an
-//! endpoint that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel
-//! carries
+//! same port; a connection to localhost reaches the pod's own listener, or else the host's; a connection to a Service's address reaches an
+//! endpoint that is ready at that moment ([`routes`]); connections that NetworkPolicies deny are refused ([`policies`]). The kernel carries
 //! out all other calls unchanged. On a node of another Kubernetes, pods are on the machine's network, and only their connections to
-//! Services
-//! change.
+//! Services change.
 //!
 //! The shim makes the call, on a duplicate of the caller's socket. This is not a security boundary: a program can bypass it on purpose.
 //! A machine may reserve low ports for root. A pod then binds a higher port instead (`low_ports`), and `getsockname` still returns the
@@ -136,9 +133,8 @@ impl FilterListener {
         self.listener.clone()
     }
 
-    /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks only briefly. Returns false when no
-    /// process is left
-    /// under the filter.
+    /// Answers one call, if `poll` has reported one (otherwise receiving would block). Blocks only briefly. Returns false when no process
+    /// is left under the filter.
     pub fn serve(&mut self, events: PollFlags) -> bool {
         if events.contains(PollFlags::IN) {
             self.answer();

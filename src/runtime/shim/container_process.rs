@@ -45,9 +45,8 @@ pub enum LaunchPlace<'a> {
 }
 
 impl LaunchPlace<'_> {
-    /// Whether a process may start there while it shares the shim's memory. Not if it enters a user namespace, which is untested; nor
-    /// in the PID
-    /// namespace of a container, whose processes could then read the shim's memory.
+    /// Whether a process may start there while it shares the shim's memory. Not if it enters a user namespace, which is untested; nor in
+    /// the PID namespace of a container, whose processes could then read the shim's memory.
     pub fn permits_sharing_memory(&self, space: Option<&PidNamespace>) -> bool {
         let has_namespaces = match self {
             LaunchPlace::Here => true,
@@ -86,9 +85,8 @@ impl LaunchContext<'_> {
         is_plain && self.terminal.is_none() && self.groups.is_empty()
     }
 
-    /// Whether the process may share the shim's memory. Not if it has a memory limit: the kernel's OOM killer also kills every process
-    /// that shares
-    /// its memory. Nor if a process can be traced after a change of its user (proc_sys_fs(5), `suid_dumpable`).
+    /// Whether the process may share the shim's memory. Not if it has a memory limit: the kernel's OOM killer also kills every process that
+    /// shares its memory. Nor if a process can be traced after a change of its user (proc_sys_fs(5), `suid_dumpable`).
     pub fn permits_sharing_memory(&self) -> bool {
         let is_traceable = || fs::read_to_string("/proc/sys/fs/suid_dumpable").is_ok_and(|mode| mode.trim() == "1");
         !self.launch.may_be_killed_for_memory() && (self.launch.user.is_none() || !is_traceable())

@@ -267,8 +267,7 @@ impl Shim {
     }
 
     /// Whether a container that will restart needs files that the shim keeps in memory; they are lost when the shim ends. No container
-    /// restarts in
-    /// a pod whose folder was removed.
+    /// restarts in a pod whose folder was removed.
     fn keeps_memory(&self) -> bool {
         !self.awaited.is_empty()
             && self.pod.is_dir()

@@ -1,7 +1,6 @@
 //! Waiting for events: output, requests, signals, deadlines, and calls of programs under the network filter.
 //!
-//! Answers calls in a short loop while no other event occurs: a calling program waits until this process sleeps again, so the loop
-//! does not
+//! Answers calls in a short loop while no other event occurs: a calling program waits until this process sleeps again, so the loop does not
 //! rebuild its list of descriptors. Never: serves any other event. Start reading at [`Shim::wait`].
 
 use super::announcer::Announcer;

@@ -5,9 +5,8 @@
 //! eighth of the time to start a container. Here the child works on the memory of the parent, on a stack of its own. Its descriptors,
 //! folders, signal handlers, namespaces and privileges are its own from the beginning.
 //!
-//! A child that is killed before exec may leave the allocator in an inconsistent state, so the parent then ends: the next shim
-//! continues from
-//! the record. That is rare: during these milliseconds no other process knows the child's pid.
+//! A child that is killed before exec may leave the allocator in an inconsistent state, so the parent then ends: the next shim continues
+//! from the record. That is rare: during these milliseconds no other process knows the child's pid.
 //!
 //! Never: for a process with several threads; for a child that makes a user namespace; for one in the PID namespace of a container that
 //! runs, whose processes could reach the parent's memory through it; for one that the kernel may kill for a limit of memory.

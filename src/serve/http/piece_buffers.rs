@@ -1,8 +1,7 @@
 //! A pool of buffers for the pieces of long lists.
 //!
-//! Workers fill the buffers, and the connections' thread sends them. The allocator returns memory that another thread frees to a
-//! worker only
-//! late, so that without the pool each worker would hold many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
+//! Workers fill the buffers, and the connections' thread sends them. The allocator returns memory that another thread frees to a worker
+//! only late, so that without the pool each worker would hold many pieces. Knows no list. Start reading at [`PieceBuffers::take_buffer`].
 
 use crate::object::IgnorePoison;
 use bytes::Bytes;

@@ -188,9 +188,8 @@ fn has_valid_escapes(path: &str) -> bool {
     path.split('%').skip(1).all(|rest| (0..2).all(|index| is_digit(rest.as_bytes().get(index))))
 }
 
-/// Reads a body. HTTP/1: refuses a body that is too large immediately, and drops the rest that the client still sends. HTTP/2: reads
-/// all of it
-/// first, because clients treat an answer before the end of their request as a connection failure.
+/// Reads a body. HTTP/1: refuses a body that is too large immediately, and drops the rest that the client still sends. HTTP/2: reads all of
+/// it first, because clients treat an answer before the end of their request as a connection failure.
 async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Status> {
     let most = if version == Version::HTTP_2 { MAX_DRAINED } else { MAX_BODY_BYTES };
     if body.size_hint().lower() > most as u64 {
@@ -214,9 +213,8 @@ async fn read_body(mut body: Incoming, version: Version) -> Result<Vec<u8>, Stat
     if length > MAX_BODY_BYTES { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Reads the rest of a refused body for a limited time while the answer is sent. Otherwise a client of HTTP/1 that is still sending
-/// would see
-/// a connection reset instead of the answer.
+/// Reads the rest of a refused body for a limited time while the answer is sent. Otherwise a client of HTTP/1 that is still sending would
+/// see a connection reset instead of the answer.
 fn drain(mut body: Incoming, version: Version) {
     if version == Version::HTTP_2 || body.is_end_stream() {
         return;

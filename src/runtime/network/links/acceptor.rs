@@ -1,7 +1,6 @@
 //! The end of a link that accepts: connects to pods of this machine for clients on others.
 //!
-//! Knows: a client's certificate names its node, and a node may use only the addresses of its own pods as sources. NetworkPolicies of
-//! this
+//! Knows: a client's certificate names its node, and a node may use only the addresses of its own pods as sources. NetworkPolicies of this
 //! machine apply. Never: connects to an address outside of this machine's block. Start reading at [`accept_links`].
 
 use super::dialer::{Carried, PROTOCOL, SOURCE, UDP};

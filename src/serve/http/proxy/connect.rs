@@ -1,8 +1,7 @@
 //! Connections to the servers that requests are forwarded to, with or without TLS.
 //!
-//! Certificates of pods are not verified, as in an API server's proxy to `https:NAME:PORT`: the address is from the cluster itself.
-//! Those of
-//! extension API servers are verified, unless their APIService sets `insecureSkipTLSVerify`.
+//! Certificates of pods are not verified, as in an API server's proxy to `https:NAME:PORT`: the address is from the cluster itself. Those
+//! of extension API servers are verified, unless their APIService sets `insecureSkipTLSVerify`.
 
 use crate::runtime::https::trust::{self, TlsClientKey, Trust};
 use crate::runtime::relay;
