@@ -4,7 +4,7 @@ mod deaths;
 mod inherited_code;
 mod services;
 mod shared_memory;
-mod successor;
+mod standby;
 
 use kloop::kinds::shared::probe_handler::ProbeHandler;
 use kloop::object::{Str, Time};

@@ -136,7 +136,8 @@ fn probe_run(
 /// Adds an event for every failure of the container's probes that has none yet.
 pub fn report_failures(pod: &LocalPod, member: &PodContainer, plan: &mut Plan) {
     for kind in KINDS.into_iter().chain([ProbeKind::PostStart, ProbeKind::PreStop]) {
-        let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.untold?))) else {
+        let Some((results, verdict)) = member.probe(kind).and_then(|results| Some((results, results.unreported?)))
+        else {
             continue;
         };
         plan.events.push(PlannedEvent {

@@ -33,7 +33,7 @@ pub fn limits(pod: &LocalPod, member: &PodContainer) -> Limits {
 
 /// Adds an event at the pod's first start about limits that this machine cannot enforce.
 pub fn report_unenforced_limits(pod: &LocalPod, plan: &mut Plan) {
-    let Some(why) = &pod.world.settings.unlimited else { return };
+    let Some(why) = &pod.world.settings.limits_unavailable else { return };
     let is_limited = |resources: Option<&ResourceRequirements>| {
         let caps = caps(resources);
         caps.cpu_milli.or(caps.memory).is_some()
@@ -114,7 +114,7 @@ fn oom_score(pod: &LocalPod, container: &Container) -> i32 {
         _ => {
             let requested =
                 PodRequests::from_list(container.resources.as_ref().and_then(|all| all.requests.as_ref())).memory;
-            let capacity = pod.world.settings.memory.max(1);
+            let capacity = pod.world.settings.memory_bytes.max(1);
             let part = i128::from(requested) * 1000 / i128::from(capacity);
             i32::try_from(1000 - part).unwrap_or(2).clamp(2, 999)
         }
@@ -129,7 +129,7 @@ mod tests {
 
     fn started(spec: Value) -> Vec<(GroupLimits, GroupLimits, i32)> {
         let mut machine = TestMachine::new(pod(spec));
-        machine.world.settings.memory = 1 << 30;
+        machine.world.settings.memory_bytes = 1 << 30;
         machine.settle();
         let limits = machine.starts.iter().map(|start| start.limits.clone());
         limits.map(|limits| (limits.pod, limits.container, limits.oom_score.unwrap_or(-1))).collect()
@@ -167,7 +167,7 @@ mod tests {
     fn limits_that_are_not_enforced_are_told() {
         for (limits, told) in [(json!({"cpu": "1"}), true), (json!({}), false)] {
             let mut machine = TestMachine::new(pod(json!({"containers": [container("c", json!({}), limits)]})));
-            machine.world.settings.unlimited = Some("no cgroup".into());
+            machine.world.settings.limits_unavailable = Some("no cgroup".into());
             machine.run_to(100);
             let count = machine
                 .events

@@ -240,8 +240,8 @@ impl PodFacts {
         self.containers.values().any(|known| known.throttled == ThrottlingState::Unreported)
     }
 
-    /// Notes the state of an attempt, unless a later one is known. Returns whether anything changed. An attempt that is not known runs,
-    /// too: a full disk kept its shim from recording it for a new control plane.
+    /// Notes the state of an attempt, unless a later one is known. Returns whether anything changed. An unknown attempt is taken as it is
+    /// reported: its shim could not record it for a new control plane because the disk was full.
     pub(super) fn record_state(&mut self, container: &Str, attempt: u32, state: ContainerState) -> bool {
         let known = self.containers.get_mut(container);
         if let Some(known) = known.filter(|known| known.attempt >= attempt) {
@@ -480,7 +480,7 @@ pub struct ProbeFacts {
     /// Message of the last answer, at most 10 KiB.
     pub message: String,
     /// The last answer, when it was not a plain success and no event has reported it yet.
-    pub untold: Option<ProbeResult>,
+    pub unreported: Option<ProbeResult>,
 }
 
 impl ProbeFacts {

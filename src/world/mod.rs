@@ -89,10 +89,10 @@ use std::sync::Arc;
 /// One resource's rows, by namespace and name.
 type Rows = BTreeMap<(Str, Str), Arc<Row>>;
 
-/// Most processes and threads of one pod, unless settings say otherwise.
-pub const PIDS: i64 = 4096;
+/// Maximum number of processes and threads of one pod, unless a setting gives another.
+pub const DEFAULT_MAX_PIDS: i64 = 4096;
 
-/// Settings of the cluster that plans go by.
+/// Settings of the cluster that plans follow.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// N of the 127.N.0.0/16 that the cluster's addresses are taken from: pods 127.N.1.0 to 127.N.127.255,
@@ -121,17 +121,17 @@ pub struct ClusterSettings {
     /// Thresholds at which a node of this machine evicts pods.
     pub eviction: pressure::EvictionThresholds,
     /// Bytes of memory that this machine has.
-    pub memory: i64,
+    pub memory_bytes: i64,
     /// Why limits of pods are not enforced on this machine; `None` when they are.
-    pub unlimited: Option<Str>,
+    pub limits_unavailable: Option<Str>,
     /// The profiles of the scheduler, by the names that pods ask for it.
     pub profiles: Arc<[SchedulerProfile]>,
     /// The user and the group that this control plane, and so its processes, run as.
     pub runs_as: (u32, u32),
-    /// The lowest port that these may bind on this machine.
+    /// The lowest port that processes of pods may bind on this machine.
     pub lowest_port: u16,
     /// Content of this machine's `/etc/resolv.conf`.
-    pub resolver: Str,
+    pub resolv_conf: Str,
     /// Whether pods have their own addresses on this machine; otherwise they share its network, as with `hostNetwork`.
     pub pod_network: bool,
     /// Whether connections of pods on the machine's network to Services are directed: on a node of another Kubernetes, the addresses of
@@ -214,14 +214,14 @@ impl Default for ClusterSettings {
             ready_after: SignedDuration::ZERO,
             closing: false,
             private_files: true,
-            pids_per_pod: Some(PIDS),
+            pids_per_pod: Some(DEFAULT_MAX_PIDS),
             eviction: pressure::EvictionThresholds::default(),
-            memory: 0,
-            unlimited: None,
+            memory_bytes: 0,
+            limits_unavailable: None,
             profiles: Arc::new([SchedulerProfile::default()]),
             runs_as: (0, 0),
             lowest_port: 0,
-            resolver: "".into(),
+            resolv_conf: "".into(),
             pod_network: true,
             host_uses_services: false,
         }

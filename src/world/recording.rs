@@ -189,7 +189,7 @@ impl Facts {
             Memory::ProbeReported { pod_uid, container, attempt, kind } => {
                 let known = self.container(pod_uid, container, *attempt);
                 if let Some(probe) = known.and_then(|known| known.probes.get_mut(kind)) {
-                    probe.untold = None;
+                    probe.unreported = None;
                 }
             }
             Memory::ThrottlingReported { pod_uid, container, attempt } => {
@@ -304,7 +304,7 @@ impl ContainerFacts {
             successes,
             failures,
             message,
-            untold: Some(result).filter(|result| *result != ProbeResult::Success),
+            unreported: Some(result).filter(|result| *result != ProbeResult::Success),
         };
         true
     }
@@ -380,12 +380,12 @@ mod tests {
         assert!(facts.apply_report(answer(ProbeResult::Failure)).is_some());
         assert!(facts.apply_report(answer(ProbeResult::Failure)).is_none(), "nothing waits for a second answer");
         let known = |facts: &Facts| facts.pods.get("uid").unwrap().containers["c"].probes[&kind].clone();
-        assert_eq!((known(&facts).failures, known(&facts).untold), (1, Some(ProbeResult::Failure)));
+        assert_eq!((known(&facts).failures, known(&facts).unreported), (1, Some(ProbeResult::Failure)));
         let containers = &mut facts.pods.get_mut("uid").unwrap().containers;
         containers.get_mut("c").unwrap().probes.get_mut(&kind).unwrap().in_flight = Some(time_at(3));
         assert!(facts.apply_report(answer(ProbeResult::Unknown)).is_some());
         assert_eq!(
-            (known(&facts).failures, known(&facts).untold),
+            (known(&facts).failures, known(&facts).unreported),
             (1, Some(ProbeResult::Unknown)),
             "it counts for nothing"
         );

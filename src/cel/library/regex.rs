@@ -27,9 +27,10 @@ pub const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Letters of the rest of a text, and states of a pattern, that each match after the first may take another step for.
-const LETTERS_PER_MATCH: u64 = 64;
-const STATES_PER_MATCH: u64 = 256;
+/// Bytes of the remaining text that a search for a further match may read for one step.
+const BYTES_PER_STEP: u64 = 64;
+/// States of a pattern that a search may follow at each byte without counting a step for that byte.
+const STATES_PER_STEP: u64 = 256;
 
 /// Whether a text matches.
 pub fn is_match<'v>(context: &WorkLimits<'v>, pattern: &CompiledPattern, text: &str) -> Evaluated<'v> {
@@ -54,11 +55,11 @@ pub fn find_all<'v>(
 ) -> Evaluated<'v> {
     let most = usize::try_from(most.map_or(Ok(-1), number)?).unwrap_or(usize::MAX);
     context.count_steps(pattern.steps(text))?;
-    let of_states = pattern.states as u64 / STATES_PER_MATCH;
+    let steps_per_byte = pattern.states as u64 / STATES_PER_STEP;
     let mut parts = Vec::new();
     for part in pattern.regex.find_iter(text).take(most) {
         let rest = (text.len() - part.end()) as u64;
-        context.count_steps(rest / LETTERS_PER_MATCH + rest.saturating_mul(of_states))?;
+        context.count_steps(rest / BYTES_PER_STEP + rest.saturating_mul(steps_per_byte))?;
         context.reserve_bytes(ITEM_BYTES + part.len())?;
         parts.push(Value::text(part.as_str()));
     }

@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// Maximum number of processes and threads in a pod; -1 for no limit.
-    #[arg(long, value_name = "NUMBER", default_value_t = crate::world::PIDS, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = crate::world::DEFAULT_MAX_PIDS, allow_negative_numbers = true)]
     pod_max_pids: i64,
     /// Thresholds that evict pods immediately: memory.available, nodefs.available, nodefs.inodesFree or pid.available, each
     /// with a quantity or a percentage, such as nodefs.available<5%; empty for none.

@@ -83,7 +83,7 @@ pub fn file(pod: &LocalPod) -> Option<String> {
 
 fn config(pod: &LocalPod) -> ResolvConf {
     let settings = &pod.world.settings;
-    let machine = ResolvConf::read(&settings.resolver);
+    let machine = ResolvConf::read(&settings.resolv_conf);
     let mut config = match base(pod) {
         DnsBase::Nothing => ResolvConf::default(),
         DnsBase::Machine => machine,
@@ -231,7 +231,7 @@ mod tests {
         pod["metadata"]["annotations"] = json!({"kloop.dev/filesystem": "private"});
         let mut machine = TestMachine::new(pod);
         machine.world.settings.lowest_port = lowest_port;
-        machine.world.settings.resolver = MACHINE.into();
+        machine.world.settings.resolv_conf = MACHINE.into();
         machine.settle();
         let reasons = machine.reasons().iter().map(ToString::to_string).collect();
         (machine.starts[0].clone(), reasons)

@@ -91,27 +91,27 @@ impl ControlLoop {
     fn configure(&mut self, pod_network: bool) -> anyhow::Result<()> {
         // Makes the keys of a new cluster, so that the World can be loaded with its authority.
         let keys = retry_until_writable(|| Ok(self.api.keys()?))?;
-        let world = &mut self.plane.world.settings;
-        world.claim_signer = Some(claim_signer(keys.signer.clone()));
-        world.certificate_signer = Some(keys.certificate_signer()?);
-        world.backoff_cap_seconds = self.settings.backoff_cap_seconds;
-        world.ready_after = kubelet::READY_AFTER;
-        world.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
+        let settings = &mut self.plane.world.settings;
+        settings.claim_signer = Some(claim_signer(keys.signer.clone()));
+        settings.certificate_signer = Some(keys.certificate_signer()?);
+        settings.backoff_cap_seconds = self.settings.backoff_cap_seconds;
+        settings.ready_after = kubelet::READY_AFTER;
+        settings.private_files = self.machine.as_ref().is_none_or(Machine::has_private_files);
         if let Some(machine) = &mut self.machine {
             let source = self.settings.token_source.clone();
             machine.take_tokens_from(source.unwrap_or_else(|| token_source(keys.signer.clone())));
             machine.open_node_ports(&self.settings.node_ports);
-            world.runs_as = machine.runs_as();
-            world.lowest_port = machine.lowest_port();
-            world.resolver = machine.resolver();
-            world.unlimited = machine.unenforced_limits_reason();
+            settings.runs_as = machine.runs_as();
+            settings.lowest_port = machine.lowest_port();
+            settings.resolv_conf = machine.resolver();
+            settings.limits_unavailable = machine.unenforced_limits_reason();
         }
-        world.pod_network = pod_network && !self.settings.host_network;
-        world.host_uses_services = pod_network && self.settings.host_network;
-        world.pod_api = self.settings.pod_api.map(|address| address.to_string().into());
-        world.pids_per_pod = self.settings.pids_per_pod;
-        world.eviction = self.settings.eviction.clone();
-        world.memory = self.settings.node.as_ref().map_or(0, |node| node.memory);
+        settings.pod_network = pod_network && !self.settings.host_network;
+        settings.host_uses_services = pod_network && self.settings.host_network;
+        settings.pod_api = self.settings.pod_api.map(|address| address.to_string().into());
+        settings.pids_per_pod = self.settings.pids_per_pod;
+        settings.eviction = self.settings.eviction.clone();
+        settings.memory_bytes = self.settings.node.as_ref().map_or(0, |node| node.memory);
         Ok(())
     }
 

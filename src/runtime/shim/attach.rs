@@ -130,7 +130,7 @@ impl Shim {
         let pipes = std::mem::take(&mut requester.descriptors);
         let [input, output, error] =
             <[OwnedFd; 3]>::try_from(pipes).map_err(|_| "an attach request must pass three pipes")?;
-        let at = self.running(&attach.container);
+        let at = self.find_running(&attach.container);
         let live = &self.live[at.ok_or_else(|| container_not_found(&attach.container))?];
         // As in container runtimes, a container without an open standard input gets none of the client's.
         let is_open = live.stdin.as_ref().is_some_and(|stdin| !stdin.ends);

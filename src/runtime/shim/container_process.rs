@@ -47,13 +47,13 @@ pub enum LaunchPlace<'a> {
 impl LaunchPlace<'_> {
     /// Whether a process may start there while it shares the shim's memory. Not if it enters a user namespace, which is untested; nor in
     /// the PID namespace of a container, whose processes could then read the shim's memory.
-    pub fn permits_sharing_memory(&self, space: Option<&PidNamespace>) -> bool {
+    pub fn permits_sharing_memory(&self, pid_namespace: Option<&PidNamespace>) -> bool {
         let has_namespaces = match self {
             LaunchPlace::Here => true,
             LaunchPlace::Own { base_mounts, .. } => base_mounts.is_some_and(view::BaseMounts::needs_no_user_namespace),
             LaunchPlace::Of(_) => false,
         };
-        has_namespaces && geteuid().is_root() && space.is_none_or(PidNamespace::is_new)
+        has_namespaces && geteuid().is_root() && pid_namespace.is_none_or(PidNamespace::is_new)
     }
 }
 
@@ -98,16 +98,17 @@ pub fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> 
     env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// Runs a command in the namespaces of a process; errors have the wording of a container runtime. With a gate, it uses the pod's network.
+/// Runs a command in the namespaces of a process; errors have the wording of a container runtime. With the channel of a filter listener, it
+/// uses the pod's network.
 pub fn run(
     argv: &[String],
     context: &LaunchContext,
     process: i32,
-    gate: Option<&ListenerChannel>,
-    space: Option<&PidNamespace>,
+    channel: Option<&ListenerChannel>,
+    pid_namespace: Option<&PidNamespace>,
 ) -> Result<i32, String> {
     let place = LaunchPlace::Of(view::ForeignNamespaces::open(process)?);
-    let pid = fork(argv, context, place, gate, space)?.start()?;
+    let pid = fork(argv, context, place, channel, pid_namespace)?.start()?;
     Ok(pid.as_raw_nonzero().get())
 }
 
@@ -122,38 +123,38 @@ pub fn fork(
     argv: &[String],
     context: &LaunchContext,
     place: LaunchPlace,
-    gate: Option<&ListenerChannel>,
-    space: Option<&PidNamespace>,
+    channel: Option<&ListenerChannel>,
+    pid_namespace: Option<&PidNamespace>,
 ) -> Result<PreparedChild, String> {
     let prepare = || {
-        let program = enter(argv, context, place, gate, space.is_some())?;
+        let program = enter(argv, context, place, channel, pid_namespace.is_some())?;
         // Looks up the interpreter now, so that exec finds it in the kernel's caches.
         let file = Path::new(OsStr::from_bytes(program.path.to_bytes()));
         let _ = interpreter::interpreter_of_program(file).map(fs::File::open);
         Ok(program)
     };
-    waiting::fork(space, prepare, not_executed)
+    waiting::fork(pid_namespace, prepare, not_executed)
 }
 
-/// Starts a command where [`LaunchPlace::permits_sharing_memory`]; `has_space`: in a PID namespace of its own.
+/// Starts a command where [`LaunchPlace::permits_sharing_memory`]; `in_pid_namespace`: in a PID namespace of its own.
 pub fn start(
     argv: &[String],
     context: &LaunchContext,
     place: LaunchPlace,
-    gate: Option<&ListenerChannel>,
-    has_space: bool,
+    channel: Option<&ListenerChannel>,
+    in_pid_namespace: bool,
 ) -> Result<Pid, String> {
-    sharing_memory::start(has_space, || enter(argv, context, place, gate, has_space), not_executed)
+    sharing_memory::start(in_pid_namespace, || enter(argv, context, place, channel, in_pid_namespace), not_executed)
 }
 
-/// Turns this forked process into a process of the container, and returns the program to execute. `has_space`: the process is in another
-/// PID namespace than the shim.
+/// Turns this forked process into a process of the container, and returns the program to execute. `in_pid_namespace`: the process is in
+/// another PID namespace than the shim.
 fn enter<'a>(
     argv: &[String],
     context: &LaunchContext<'a>,
     place: LaunchPlace,
-    gate: Option<&ListenerChannel>,
-    has_space: bool,
+    channel: Option<&ListenerChannel>,
+    in_pid_namespace: bool,
 ) -> Result<spawn::SpawnProgram<'a>, String> {
     // Before the view is entered, because it may hide the cgroup file system.
     context.groups.enter()?;
@@ -166,7 +167,7 @@ fn enter<'a>(
         LaunchPlace::Here => view::set_host_name(&context.launch.hostname),
         LaunchPlace::Own { base_mounts, shm, pod, message, view, volumes } => {
             let is_counted = context.launch.watched.pids.is_some();
-            let processes = match has_space {
+            let processes = match in_pid_namespace {
                 true => view::ViewProcesses::Own(view::count_machine_procs(view, volumes)),
                 false => view::ViewProcesses::Machine,
             };
@@ -184,7 +185,7 @@ fn enter<'a>(
         processes::bound(context.launch.watched.pids)?;
     }
     let program = program(argv, context, path)?;
-    gate.map_or(Ok(()), ListenerChannel::enter)?;
+    channel.map_or(Ok(()), ListenerChannel::enter)?;
     Ok(program)
 }
 
@@ -204,7 +205,7 @@ fn program<'a>(argv: &[String], context: &LaunchContext<'a>, path: &str) -> Resu
     let found = program_search::find(name, path, cwd).or_else(|_| program_search::find(written, path, cwd));
     // A program that the machine lacks can be an applet of BusyBox.
     let file = found.or_else(|missing| {
-        let busybox = launch.applets(written).ok_or_else(|| missing.clone())?;
+        let busybox = launch.busybox_for_applet(written).ok_or_else(|| missing.clone())?;
         program_search::find(busybox, path, cwd).map_err(|_| missing)
     })?;
     let terminal = terminal.map(|request| pty::open(request, launch.user.as_ref())).transpose()?;

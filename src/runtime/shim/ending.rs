@@ -67,14 +67,14 @@ impl Shim {
             self.awaited.insert(live.name.clone());
         }
         // The standby process prepares itself while this shim and the control plane handle the exit.
-        let has_successor = self.prepare_successor(&mut live, end.code);
+        let has_standby = self.prepare_standby(&mut live, end.code);
         if let Some(known) = self.record.containers.get_mut(&live.name) {
             known.state = RecordedState::Ended(end);
         }
         self.idle_since = Instant::now();
         self.publish(&live.name);
         self.retired_mounts.extend(live.mounts.take().map(|mounts| (mounts, Instant::now() + MOUNTS_KEPT_FOR)));
-        if !has_successor {
+        if !has_standby {
             self.leave_groups(&live.launch.groups);
         }
     }

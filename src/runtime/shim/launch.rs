@@ -34,7 +34,7 @@ pub struct StartedAttempt {
     /// The writing end of its standard input, when that stays open.
     pub stdin: Option<StdinPipe>,
     /// Channel for the listener that filters its connections.
-    pub gate: Option<ListenerChannel>,
+    pub channel: Option<ListenerChannel>,
 }
 
 /// Why an attempt was not started.
@@ -56,7 +56,7 @@ pub struct PreparedAttempt {
     launch: LaunchRequest,
     stdio_pipes: StdioPipes,
     groups: CgroupEntry,
-    gate: Option<ListenerChannel>,
+    channel: Option<ListenerChannel>,
     process: AttemptProcess,
 }
 
@@ -75,21 +75,21 @@ impl AttemptProcess {
     fn prepare(
         context: &LaunchContext,
         place: LaunchPlace,
-        gate: Option<&ListenerChannel>,
-        space: Option<&PidNamespace>,
+        channel: Option<&ListenerChannel>,
+        pid_namespace: Option<&PidNamespace>,
         exec: ExecTime,
     ) -> Result<AttemptProcess, String> {
         let argv = &context.launch.argv;
         let is_here = matches!(place, LaunchPlace::Here);
-        if is_here && gate.is_none() && context.is_plain() && process::has_pidfds() {
+        if is_here && channel.is_none() && context.is_plain() && process::has_pidfds() {
             return Ok(AttemptProcess::Unforked);
         }
-        let may_share = place.permits_sharing_memory(space) && context.permits_sharing_memory();
+        let may_share = place.permits_sharing_memory(pid_namespace) && context.permits_sharing_memory();
         if exec == ExecTime::AtLaunch || !may_share {
-            return container_process::fork(argv, context, place, gate, space).map(AttemptProcess::Waiting);
+            return container_process::fork(argv, context, place, channel, pid_namespace).map(AttemptProcess::Waiting);
         }
         let begun = BegunAttempt::begin(context.launch);
-        let pid = container_process::start(argv, context, place, gate, space.is_some())?;
+        let pid = container_process::start(argv, context, place, channel, pid_namespace.is_some())?;
         Ok(AttemptProcess::Started(pid, begun))
     }
 }
@@ -123,15 +123,15 @@ pub enum ExecTime {
     AtLaunch,
 }
 
-/// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes exist already. With a gate, it
-/// uses the pod's network.
+/// Prepares an attempt in a pod's folder, which is also the working folder of this process. Its volumes exist already. With the channel of
+/// a filter listener, it uses the pod's network.
 pub fn prepare(
     pod: &Path,
     mut launch: LaunchRequest,
     base_mounts: &mut view::base_mounts::BaseMountsState,
     shm: &mut Option<view::PodShm>,
-    gate: Option<ListenerChannel>,
-    space: Option<&PidNamespace>,
+    channel: Option<ListenerChannel>,
+    pid_namespace: Option<&PidNamespace>,
     exec: ExecTime,
 ) -> Result<PreparedAttempt, LaunchRefusal> {
     variables::fill(pod, &mut launch)
@@ -176,10 +176,10 @@ pub fn prepare(
     }
     let groups = group::create_groups(&launch.groups)?;
     let context = launch_context(&launch, &stdio_pipes, &groups);
-    let process = AttemptProcess::prepare(&context, place, gate.as_ref(), space, exec)?;
+    let process = AttemptProcess::prepare(&context, place, channel.as_ref(), pid_namespace, exec)?;
     // Volume contents may be secret, and large.
     launch.volumes.clear();
-    Ok(PreparedAttempt { launch, stdio_pipes, groups, gate, process })
+    Ok(PreparedAttempt { launch, stdio_pipes, groups, channel, process })
 }
 
 fn launch_context<'a>(
@@ -209,7 +209,7 @@ impl PreparedAttempt {
 
     /// Starts the program, unless it runs already.
     pub fn launch(self) -> Result<StartedAttempt, LaunchRefusal> {
-        let PreparedAttempt { launch, stdio_pipes, groups, gate, process } = self;
+        let PreparedAttempt { launch, stdio_pipes, groups, channel, process } = self;
         let (pid, BegunAttempt { since, log }) = match process {
             AttemptProcess::Unforked => {
                 let begun = BegunAttempt::begin(&launch);
@@ -232,7 +232,7 @@ impl PreparedAttempt {
         // On an error the process is killed, because it has no record.
         let (process, streams, stdin) =
             connect().inspect_err(|_| kill_process(pid, Signal::KILL).unwrap_or_default())?;
-        Ok(StartedAttempt { launch, process, since, streams, log, stdin, gate })
+        Ok(StartedAttempt { launch, process, since, streams, log, stdin, channel })
     }
 }
 

@@ -23,10 +23,10 @@ pub mod pause;
 mod program_search;
 mod requests;
 mod signals;
+mod standby;
 mod start_inputs;
 mod stdio;
 mod stop_signal;
-mod successor;
 mod tree;
 mod variables;
 mod wait;
@@ -39,7 +39,7 @@ use super::wire::{ContainerRecord, LaunchRequest, RecordedEnd, RecordedState, Sh
 use super::{folder, reap_dead_shim, volumes};
 use crate::world::ingress_routes::BindReport;
 use crate::world::policy::DeniedConnection;
-pub use successor::COMPARISON_HOLDS;
+pub use standby::COMPARISON_HOLDS;
 pub use zygote::main;
 
 use announcer::Announcer;
@@ -52,6 +52,7 @@ use requests::RunningCommand;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, WaitOptions};
 use signals::SignalWatch;
+use standby::{ExpectedStart, StandbyAttempt};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -59,7 +60,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use stop_signal::SentStop;
-use successor::{ExpectedStart, StandbyAttempt};
 use wait::EventOrigin;
 
 /// Time for which a shim without containers stays, so that a quick restart needs no new one.
@@ -123,13 +123,13 @@ struct Shim {
     /// Containers that have ended and will start again.
     awaited: HashSet<String>,
     /// Processes that wait to become the next attempts of containers that have ended.
-    successors: Vec<StandbyAttempt>,
+    standbys: Vec<StandbyAttempt>,
     /// The first process of the namespace that its containers share.
     pause: Option<PauseProcess>,
     execs: Vec<RunningCommand>,
     attached: Vec<AttachedClient>,
     /// Listeners of its containers' network filters.
-    guards: Vec<FilterListener>,
+    filter_listeners: Vec<FilterListener>,
     /// Session affinity of the pod as a client of Services.
     affinity: Rc<SessionAffinity>,
     /// Connections that policies denied, and when each was last reported.
@@ -175,11 +175,11 @@ impl Shim {
             record,
             live: Vec::new(),
             awaited: HashSet::new(),
-            successors: Vec::new(),
+            standbys: Vec::new(),
             pause: None,
             execs: Vec::new(),
             attached: Vec::new(),
-            guards: Vec::new(),
+            filter_listeners: Vec::new(),
             affinity: Rc::default(),
             denied: HashMap::new(),
             clients: vec![ShimClient::new(0, leader)],
@@ -216,7 +216,7 @@ impl Shim {
             self.check_bounds();
             self.finish_ended();
             self.prepare_due_standbys();
-            self.dismiss_successors();
+            self.dismiss_standbys();
             self.clients.retain(|client| !client.gone);
             self.end_sessions();
             self.settle_attached();
@@ -276,7 +276,8 @@ impl Shim {
 
     /// Reports connections that policies denied, each at most once in [`REPEAT_INTERVAL`].
     fn report_denials(&mut self) {
-        let denials: Vec<DeniedConnection> = self.guards.iter_mut().filter_map(FilterListener::denied).collect();
+        let denials: Vec<DeniedConnection> =
+            self.filter_listeners.iter_mut().filter_map(FilterListener::denied).collect();
         for denial in denials {
             let now = Instant::now();
             self.denied.retain(|_, told| now.duration_since(*told) < REPEAT_INTERVAL);
@@ -289,7 +290,7 @@ impl Shim {
 
     /// Reports ports that could not be bound, or were bound elsewhere.
     fn report_binds(&mut self) {
-        let binds: Vec<BindReport> = self.guards.iter_mut().filter_map(FilterListener::bind_report).collect();
+        let binds: Vec<BindReport> = self.filter_listeners.iter_mut().filter_map(FilterListener::bind_report).collect();
         binds.into_iter().for_each(|bind| self.send_to_subscribers(&ShimAnswer::Bind(bind)));
     }
 
@@ -306,8 +307,9 @@ impl Shim {
             EventOrigin::Output(pid, at) => self.pump(pid, at),
             EventOrigin::Pause => self.pause.iter().for_each(PauseProcess::drain_signal),
             EventOrigin::Attached(watched) => self.serve_attached(&watched),
-            EventOrigin::Guard(fd, told) => {
-                self.guards.retain_mut(|guard| guard.listener().as_raw_fd() != fd || guard.serve(told));
+            EventOrigin::Filter(fd, told) => {
+                self.filter_listeners
+                    .retain_mut(|listener| listener.listener().as_raw_fd() != fd || listener.serve(told));
             }
             EventOrigin::Exec(pid) => {
                 if let Some(exec) = self.execs.iter_mut().find(|exec| exec.pid() == pid) {
@@ -321,7 +323,7 @@ impl Shim {
         let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
         client.flush();
         for envelope in client.read() {
-            self.request(id, envelope);
+            self.handle_request(id, envelope);
         }
     }
 
@@ -353,7 +355,7 @@ impl Shim {
                 self.exec_done(exec, status);
             } else {
                 self.pause.take_if(|pause| pause.pid() == pid);
-                self.forget_successor(pid);
+                self.forget_standby(pid);
             }
         }
     }

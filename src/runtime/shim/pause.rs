@@ -1,7 +1,7 @@
 //! Chooses the process namespace of a container, and runs the pause: the first process of the one that a pod's containers share.
 //!
 //! Elsewhere the first process is the container's own program, as in Kubernetes, and the namespace ends with it. A pause has nothing of
-//! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::space`].
+//! its own, no files, no rights; it reaps orphans, and ends with its shim. Start reading at [`Shim::pid_namespace`].
 
 use super::super::pid_namespace::PidNamespace;
 use super::super::process::{self, ProcessIdentity};
@@ -91,7 +91,7 @@ fn serve(report: &OwnedFd) {
 
 impl Shim {
     /// The process namespace that a container is to begin in; none for the machine's, and where none can ever be had.
-    pub(super) fn space(&mut self, processes: &ProcessNamespace) -> Result<Option<PidNamespace>, String> {
+    pub(super) fn pid_namespace(&mut self, processes: &ProcessNamespace) -> Result<Option<PidNamespace>, String> {
         match processes {
             ProcessNamespace::Machine => Ok(None),
             ProcessNamespace::Own => Ok(self.base_mounts.enter_user_namespace()?.then_some(PidNamespace::New)),

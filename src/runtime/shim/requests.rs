@@ -13,7 +13,7 @@ use super::super::{folder, low_ports, pty, spawn, view, volumes};
 use super::announcer::Announcer;
 use super::container_process::{self, LaunchContext};
 use super::launch::{self, ExecTime, LaunchRefusal, PreparedAttempt, StartedAttempt};
-use super::successor::ExpectedStart;
+use super::standby::ExpectedStart;
 use super::{LiveContainer, Shim, tree};
 use crate::object::io_error_text;
 use crate::world::start::DnsTarget;
@@ -50,7 +50,7 @@ pub struct RunningCommand {
 }
 
 impl Shim {
-    pub(super) fn request(&mut self, client: u64, envelope: RequestEnvelope) {
+    pub(super) fn handle_request(&mut self, client: u64, envelope: RequestEnvelope) {
         // Any client may open sessions and attachments, so they have no epoch.
         let is_led = !matches!(
             envelope.request,
@@ -88,7 +88,7 @@ impl Shim {
             ShimRequest::Start(launch) => self.start(client, *launch),
             ShimRequest::Stop { container, attempt, grace } => self.stop(client, &container, attempt, grace),
             ShimRequest::Limit { container, attempt, groups, watched, limits } => {
-                if let Some(error) = self.limit(&container, attempt, groups, watched) {
+                if let Some(error) = self.set_limits(&container, attempt, groups, watched) {
                     self.send_to_client(client, &ShimAnswer::Limited { container, attempt, limits, error });
                 }
             }
@@ -99,8 +99,8 @@ impl Shim {
                 // The expected start no longer applies.
                 self.dismiss_expected_starts();
             }
-            ShimRequest::Exec(exec) => self.exec(client, &exec),
-            ShimRequest::Session(session) => self.session(client, &session),
+            ShimRequest::Exec(exec) => self.run_exec(client, &exec),
+            ShimRequest::Session(session) => self.open_session(client, &session),
             ShimRequest::Attach(attach) => self.attach(client, &attach),
             ShimRequest::Resize(size) => self.resize(client, size),
             ShimRequest::Ping => self.send_to_client(client, &ShimAnswer::Pong),
@@ -162,7 +162,7 @@ impl Shim {
         let oom_kills = group::oom_kills(&launch.groups);
         let state = match self.launch(launch) {
             Ok((started, next)) => {
-                self.keep_guard(started.gate, started.launch.names.clone());
+                self.serve_filter(started.channel, started.launch.names.clone());
                 let state = RecordedState::Running { process: started.process, since: started.since };
                 self.live.push(LiveContainer {
                     name: name.clone(),
@@ -197,13 +197,13 @@ impl Shim {
     /// Starts an attempt, by its standby process when there is one. Also returns the expected next start.
     fn launch(&mut self, launch: LaunchRequest) -> Result<(StartedAttempt, Option<Box<ExpectedStart>>), LaunchRefusal> {
         let next = ExpectedStart::following(&launch);
-        if let Some(started) = self.take_successor(&launch).and_then(|successor| successor.launch().ok()) {
+        if let Some(started) = self.take_standby(&launch).and_then(|standby| standby.launch().ok()) {
             return Ok((started, next));
         }
         volumes::lay_out(&self.pod, &launch.volumes)
             .map_err(|message| LaunchRefusal { reason: "FailedMount", message })?;
-        let gate = self.gate()?;
-        let prepared = self.prepare(launch, gate, ExecTime::MayBeNow)?;
+        let channel = self.open_listener_channel()?;
+        let prepared = self.prepare(launch, channel, ExecTime::MayBeNow)?;
         Ok((prepared.launch()?, next))
     }
 
@@ -211,11 +211,11 @@ impl Shim {
     pub(super) fn prepare(
         &mut self,
         launch: LaunchRequest,
-        gate: Option<ListenerChannel>,
+        channel: Option<ListenerChannel>,
         exec: ExecTime,
     ) -> Result<PreparedAttempt, LaunchRefusal> {
-        let space = self.space(&launch.processes)?;
-        launch::prepare(&self.pod, launch, &mut self.base_mounts, &mut self.shm, gate, space.as_ref(), exec)
+        let pid_namespace = self.pid_namespace(&launch.processes)?;
+        launch::prepare(&self.pod, launch, &mut self.base_mounts, &mut self.shm, channel, pid_namespace.as_ref(), exec)
     }
 
     fn stop(&mut self, client: u64, name: &str, attempt: u32, grace: u64) {
@@ -242,14 +242,14 @@ impl Shim {
     }
 
     /// Changes the limits of a running attempt. Returns `None` when it does not run, otherwise the error, if any.
-    fn limit(
+    fn set_limits(
         &mut self,
         container: &str,
         attempt: u32,
         groups: Vec<ControlGroup>,
         watched: SoftBounds,
     ) -> Option<Option<String>> {
-        let at = self.running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
+        let at = self.find_running(container).filter(|at| self.live[*at].launch.attempt == attempt)?;
         let live = &mut self.live[at];
         let done = group::create_groups(&groups).and_then(|_| {
             let is_new = |group: &&ControlGroup| live.launch.groups.iter().all(|known| known.folder != group.folder);
@@ -266,17 +266,19 @@ impl Shim {
 
     /// Opens the channel for a listener on the pod's connections; `None` for a pod on the machine's network that
     /// needs none.
-    pub(super) fn gate(&self) -> Result<Option<ListenerChannel>, String> {
-        let gate = self.address().map(|_| ListenerChannel::new()).transpose();
-        gate.map_err(|error| format!("cannot join the pod's network: {error}", error = io_error_text(error)))
+    pub(super) fn open_listener_channel(&self) -> Result<Option<ListenerChannel>, String> {
+        let channel = self.address().map(|_| ListenerChannel::new()).transpose();
+        channel.map_err(|error| format!("cannot join the pod's network: {error}", error = io_error_text(error)))
     }
 
-    fn keep_guard(&mut self, gate: Option<ListenerChannel>, names: DnsTarget) {
+    fn serve_filter(&mut self, channel: Option<ListenerChannel>, names: DnsTarget) {
         let state = self.pod.ancestors().nth(2).unwrap_or(Path::new("/"));
         let affinity = self.affinity.clone();
-        let guard =
-            self.address().zip(gate).and_then(|(own, gate)| gate.into_filter_server(own, state, names, affinity));
-        self.guards.extend(guard);
+        let listener = self
+            .address()
+            .zip(channel)
+            .and_then(|(own, channel)| channel.into_filter_server(own, state, names, affinity));
+        self.filter_listeners.extend(listener);
     }
 
     fn address(&self) -> Option<Ipv4Addr> {
@@ -284,7 +286,7 @@ impl Shim {
         pod.ip.parse().ok().filter(|ip| pod.uses_services || low_ports::is_pod(*ip))
     }
 
-    fn exec(&mut self, client: u64, exec: &ExecRequest) {
+    fn run_exec(&mut self, client: u64, exec: &ExecRequest) {
         if let Err(message) = self.start_exec(client, exec) {
             self.send_failure(client, exec.id, message);
         }
@@ -300,7 +302,7 @@ impl Shim {
         rustix::io::ioctl_fionbio(&output, false).map_err(io_error_text)?;
         let dev_null = spawn::open_dev_null().map_err(io_error_text)?;
         let is_attempt = |at: &usize| self.live[*at].launch.attempt == exec.attempt;
-        let running = self.running(&exec.container).filter(is_attempt);
+        let running = self.find_running(&exec.container).filter(is_attempt);
         let missing = || format!("container {:?} does not run attempt {}", exec.container, exec.attempt);
         self.next_mark += 1;
         let mark = format!("{}.{}", std::process::id(), self.next_mark);
@@ -318,7 +320,7 @@ impl Shim {
         Ok(())
     }
 
-    fn session(&mut self, client: u64, session: &SessionRequest) {
+    fn open_session(&mut self, client: u64, session: &SessionRequest) {
         if let Err(message) = self.start_session(client, session) {
             self.send_failure(client, 0, message);
         }
@@ -334,7 +336,7 @@ impl Shim {
             [input, output, error] if !session.terminal => ([input, output, error], None),
             _ => return Err("a session request must pass descriptors for standard input, output and error".into()),
         };
-        let running = self.running(&session.container);
+        let running = self.find_running(&session.container);
         let missing = || container_not_found(&session.container);
         let process = self.run_command(running.ok_or_else(missing)?, &session.argv, &[], stdio, terminal)?;
         let running =
@@ -343,7 +345,7 @@ impl Shim {
         Ok(())
     }
 
-    pub(super) fn running(&self, container: &str) -> Option<usize> {
+    pub(super) fn find_running(&self, container: &str) -> Option<usize> {
         self.live.iter().position(|live| live.name == container && live.end.is_none())
     }
 
@@ -357,7 +359,7 @@ impl Shim {
         terminal: Option<pty::PtyRequest>,
     ) -> Result<ProcessIdentity, String> {
         let (process, launch) = (self.live[at].process, &self.live[at].launch);
-        let gate = self.gate()?;
+        let channel = self.open_listener_channel()?;
         let cwd = launch::folder_of(launch);
         let mut env = Cow::Borrowed(&launch.env);
         if terminal.is_some() {
@@ -368,10 +370,10 @@ impl Shim {
         }
         let groups = &group::create_groups(&launch.groups)?;
         let context = LaunchContext { launch, env: &env, cwd, stdio, terminal, groups };
-        let space = PidNamespace::from_process(process.pid)?;
-        let pid = container_process::run(argv, &context, process.pid, gate.as_ref(), space.as_ref())?;
+        let pid_namespace = PidNamespace::from_process(process.pid)?;
+        let pid = container_process::run(argv, &context, process.pid, channel.as_ref(), pid_namespace.as_ref())?;
         let names = launch.names.clone();
-        self.keep_guard(gate, names);
+        self.serve_filter(channel, names);
         ProcessIdentity::from_pid(pid).ok_or_else(|| "the process cannot be seen in /proc".into())
     }
 

@@ -79,7 +79,7 @@ impl Shim {
         let is_known = |pid: i32| {
             let is_main = self.live.iter().any(|other| other.end.is_none() && other.process.pid == pid);
             let is_exec = self.execs.iter().any(|exec| exec.pid() == pid && !exec.runs_in(&live.name));
-            is_main || is_exec || self.successors.iter().any(|successor| successor.pid() == pid)
+            is_main || is_exec || self.standbys.iter().any(|standby| standby.pid() == pid)
         };
         let pause = self.pause.as_ref().map(PauseProcess::pid);
         let reaped = pause.filter(|_| live.launch.processes == ProcessNamespace::Shared).map(process::children);

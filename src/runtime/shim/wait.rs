@@ -7,8 +7,8 @@ use super::announcer::Announcer;
 use super::attach::{self, WatchedFor};
 use super::client::ShimClient;
 use super::requests::RunningCommand;
+use super::standby::StandbyAttempt;
 use super::stop_signal::SentStop;
-use super::successor::StandbyAttempt;
 use super::{IDLE_SHIM_TIMEOUT, KILL_PAUSE, Shim};
 use crate::runtime::network::FilterListener;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -33,20 +33,20 @@ pub(super) enum EventOrigin {
     Exec(i32),
     Pause,
     Attached(WatchedFor),
-    Guard(RawFd, PollFlags),
+    Filter(RawFd, PollFlags),
 }
 
 impl Shim {
     /// Returns the next events; none when a deadline has passed, a signal has arrived, or a call left something to report.
     pub(super) fn wait(&mut self) -> io::Result<Vec<EventOrigin>> {
-        let mut guards = std::mem::take(&mut self.guards);
-        let events = self.answer_calls_until_event(&mut guards);
-        self.guards = guards;
+        let mut filter_listeners = std::mem::take(&mut self.filter_listeners);
+        let events = self.answer_calls_until_event(&mut filter_listeners);
+        self.filter_listeners = filter_listeners;
         events
     }
 
-    fn answer_calls_until_event(&self, guards: &mut [FilterListener]) -> io::Result<Vec<EventOrigin>> {
-        let listeners: Vec<Rc<OwnedFd>> = guards.iter().map(FilterListener::listener).collect();
+    fn answer_calls_until_event(&self, filter_listeners: &mut [FilterListener]) -> io::Result<Vec<EventOrigin>> {
+        let listeners: Vec<Rc<OwnedFd>> = filter_listeners.iter().map(FilterListener::listener).collect();
         let (mut fds, sources) = self.watched();
         let others = fds.len();
         fds.extend(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
@@ -65,13 +65,13 @@ impl Shim {
             let only_calls = others_now.iter().all(is_quiet) && calls.iter().all(|fd| is_quiet(fd) || is_call(fd));
             if !may_stay || !only_calls || deadline.is_some_and(|at| at <= Instant::now()) {
                 let ready = others_now.iter().zip(sources).filter(|(fd, _)| !is_quiet(fd)).map(|(_, source)| source);
-                let guards = calls.iter().zip(&listeners).filter(|(fd, _)| !is_quiet(fd));
-                let guards = guards.map(|(fd, listener)| EventOrigin::Guard(listener.as_raw_fd(), fd.revents()));
-                return Ok(ready.chain(guards).collect());
+                let ended = calls.iter().zip(&listeners).filter(|(fd, _)| !is_quiet(fd));
+                let ended = ended.map(|(fd, listener)| EventOrigin::Filter(listener.as_raw_fd(), fd.revents()));
+                return Ok(ready.chain(ended).collect());
             }
-            let called = guards.iter_mut().zip(calls).filter(|(_, fd)| is_call(fd));
-            called.for_each(|(guard, fd)| _ = guard.serve(fd.revents()));
-            if guards.iter().any(FilterListener::has_report) {
+            let called = filter_listeners.iter_mut().zip(calls).filter(|(_, fd)| is_call(fd));
+            called.for_each(|(listener, fd)| _ = listener.serve(fd.revents()));
+            if filter_listeners.iter().any(FilterListener::has_report) {
                 return Ok(Vec::new());
             }
             answered += 1;
@@ -135,7 +135,7 @@ impl Shim {
             false => (self.idle_since + IDLE_SHIM_TIMEOUT).max(Instant::now() + KILL_PAUSE),
         });
         let spent = self.retired_mounts.iter().map(|(_, until)| *until);
-        let waits = self.successors.iter().filter_map(StandbyAttempt::until);
+        let waits = self.standbys.iter().filter_map(StandbyAttempt::until);
         let prepare_at = self.live.iter().filter_map(|live| live.prepare_at);
         let blocked = self.live.iter().filter_map(|live| live.sent_stop.as_ref().map(SentStop::next_look));
         stops

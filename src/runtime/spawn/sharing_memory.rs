@@ -25,13 +25,13 @@ const STACK: usize = 1 << 20;
 /// Error that no process reads.
 const PARENT_ENDED: &str = "its parent has ended";
 
-/// Starts a child, as the first process of a new PID namespace if `has_space`. The child runs `prepare`, and executes the program that
-/// `prepare` returns. The error is the one of `prepare`, or the text of `explain` for a failed exec.
+/// Starts a child, as the first process of a new PID namespace if `in_pid_namespace`. The child runs `prepare`, and executes the program
+/// that `prepare` returns. The error is the one of `prepare`, or the text of `explain` for a failed exec.
 ///
 /// Memory that `prepare` and `explain` allocate is freed. They must not take a descriptor out of a value of the parent, because the child
 /// closes only its own copy, and must not change a static, because the parent would see the change.
 pub fn start<'a>(
-    has_space: bool,
+    in_pid_namespace: bool,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
     explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
 ) -> Result<Pid, String> {
@@ -41,13 +41,13 @@ pub fn start<'a>(
         steps: Some((prepare, explain)),
         parent: getpid(),
         // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
-        ends_with_parent: has_space || !process::has_pidfds(),
+        ends_with_parent: in_pid_namespace || !process::has_pidfds(),
         program: None,
         arrays: Default::default(),
         is_executing: false,
         error: None,
     };
-    let pid = clone(&stack, has_space, &mut child).map_err(failed)?;
+    let pid = clone(&stack, in_pid_namespace, &mut child).map_err(failed)?;
     let Child { program, is_executing, error, .. } = child;
     if let Some(program) = program {
         // It was open in the child alone: to close its number here could close another descriptor.
@@ -109,7 +109,7 @@ where
 }
 
 /// Runs a child in the memory of this process, and returns its pid once it has executed its program or ended.
-fn clone<'a, P, E>(stack: &ChildStack, has_space: bool, child: &mut Child<'a, P, E>) -> io::Result<Pid>
+fn clone<'a, P, E>(stack: &ChildStack, in_pid_namespace: bool, child: &mut Child<'a, P, E>) -> io::Result<Pid>
 where
     P: FnOnce() -> Result<SpawnProgram<'a>, String>,
     E: FnOnce(&SpawnProgram, &io::Error) -> String,
@@ -125,8 +125,8 @@ where
         child.error = Some(why.unwrap_or_else(|_| "preparing it panicked".into()));
         127
     }
-    let space = if has_space { libc::CLONE_NEWPID } else { 0 };
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | space;
+    let pid_namespace = if in_pid_namespace { libc::CLONE_NEWPID } else { 0 };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | pid_namespace;
     let guard = MemoryGuard::new()?;
     // SAFETY: this process has one thread, which waits until the child has its own memory or has ended: only one of both runs at a time,
     // and the child uses a stack of its own. `child` outlives the call.

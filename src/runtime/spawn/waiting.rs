@@ -18,7 +18,7 @@ const STARTING: &[u8] = b"!";
 /// [`PreparedChild::start`] before it executes the program. `start` also returns the errors of the child. Only for processes with one
 /// thread and little memory, such as shims.
 pub fn fork<'a>(
-    space: Option<&PidNamespace>,
+    pid_namespace: Option<&PidNamespace>,
     prepare: impl FnOnce() -> Result<SpawnProgram<'a>, String>,
     explain: impl FnOnce(&SpawnProgram, &io::Error) -> String,
 ) -> Result<PreparedChild, String> {
@@ -28,9 +28,9 @@ pub fn fork<'a>(
     };
     let ((error_read, error_write), (gate_read, gate_write)) = (pipe()?, pipe()?);
     let parent = getpid();
-    let forked = match space {
-        Some(space) => {
-            space.fork().map_err(|error| format!("cannot fork into a PID namespace: {}", io_error_text(error)))?
+    let forked = match pid_namespace {
+        Some(namespace) => {
+            namespace.fork().map_err(|error| format!("cannot fork into a PID namespace: {}", io_error_text(error)))?
         }
         // SAFETY: a shim has one thread, so the child's memory is consistent.
         None => unsafe { libc::fork() },
@@ -39,7 +39,7 @@ pub fn fork<'a>(
         0 => {
             drop((error_read, gate_write));
             // The first process of a PID namespace ends with its parent. So does any process without pidfds: only the parent can signal it.
-            let ends_with_parent = space.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
+            let ends_with_parent = pid_namespace.is_some_and(PidNamespace::is_new) || !process::has_pidfds();
             run_child(&ChildSide { parent, ends_with_parent, gate_read, error_write }, prepare, explain)
         }
         pid => {

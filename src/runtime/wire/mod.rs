@@ -239,7 +239,7 @@ impl LaunchRequest {
     }
 
     /// Returns BusyBox when it is the shell of this container and the name or path of a program is one of its applets.
-    pub fn applets(&self, name: &str) -> Option<&str> {
+    pub fn busybox_for_applet(&self, name: &str) -> Option<&str> {
         let busybox = self.shell.as_deref().filter(|file| Path::new(file).ends_with(BUSYBOX))?;
         let (folder, applet) = name.rsplit_once('/').map_or((None, name), |(folder, applet)| (Some(folder), applet));
         let is_applet = APPLETS.contains(&applet) && folder.is_none_or(|folder| APPLET_FOLDERS.contains(&folder));
@@ -503,7 +503,7 @@ mod tests {
     fn applets_are_those_of_a_container_with_busybox() {
         let busybox = |shell: &str, name: &str| {
             let launch = LaunchRequest { shell: Some(shell.to_owned()), ..LaunchRequest::default() };
-            launch.applets(name).is_some()
+            launch.busybox_for_applet(name).is_some()
         };
         let table = [
             ("httpd", true),
@@ -518,6 +518,6 @@ mod tests {
             assert_eq!(busybox("/usr/bin/busybox", name), is_applet, "{name}");
             assert!(!busybox("/usr/bin/bash", name), "{name}");
         }
-        assert_eq!(LaunchRequest::default().applets("httpd"), None);
+        assert_eq!(LaunchRequest::default().busybox_for_applet("httpd"), None);
     }
 }

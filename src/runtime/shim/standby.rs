@@ -1,4 +1,4 @@
-//! Successors: processes that wait to become the next attempt of a container.
+//! Standbys: processes that wait to become the next attempt of a container.
 //!
 //! Making a container's view of files costs more than the rest of its start, and most crashed containers restart at once with the same
 //! request. So the shim prepares the next attempt of a container that has run for a while, up to executing its program. If the container
@@ -119,17 +119,17 @@ impl Shim {
         while let Some(live) = self.live.iter_mut().find(|live| is_due(live)) {
             live.prepare_at = None;
             if let Some(expected) = live.next.take() {
-                self.add_successor(expected, None);
+                self.add_standby(expected, None);
             }
         }
     }
 
     /// Prepares or keeps the standby for a container that has ended, if its restart policy asks for another attempt. Returns whether a
     /// standby process exists.
-    pub(super) fn prepare_successor(&mut self, ended: &mut LiveContainer, code: i32) -> bool {
+    pub(super) fn prepare_standby(&mut self, ended: &mut LiveContainer, code: i32) -> bool {
         let is_likely = !self.is_leaving() && ended.launch.again.follows(code);
         let until = Instant::now() + STANDBY_LIFETIME;
-        if let Some(standby) = self.successors.iter_mut().find(|standby| standby.belongs_to(&ended.name)) {
+        if let Some(standby) = self.standbys.iter_mut().find(|standby| standby.belongs_to(&ended.name)) {
             if is_likely {
                 standby.until = Some(until)
             } else {
@@ -137,17 +137,17 @@ impl Shim {
             }
             return true;
         }
-        ended.next.take().filter(|_| is_likely).is_some_and(|expected| self.add_successor(expected, Some(until)))
+        ended.next.take().filter(|_| is_likely).is_some_and(|expected| self.add_standby(expected, Some(until)))
     }
 
-    fn add_successor(&mut self, expected: Box<ExpectedStart>, until: Option<Instant>) -> bool {
+    fn add_standby(&mut self, expected: Box<ExpectedStart>, until: Option<Instant>) -> bool {
         if start_inputs::looks_into_volumes(&expected.launch) {
             return false;
         }
         let inputs = self.current_inputs(&expected);
         // An error now will recur at the real start, and is reported then.
-        let Ok(gate) = self.gate() else { return false };
-        let prepared = self.prepare(expected.launch.clone(), gate, ExecTime::AtLaunch).ok();
+        let Ok(channel) = self.open_listener_channel() else { return false };
+        let prepared = self.prepare(expected.launch.clone(), channel, ExecTime::AtLaunch).ok();
         let process = |prepared: &PreparedAttempt| prepared.pid().and_then(ProcessIdentity::from_pid);
         let Some((prepared, process)) =
             prepared.and_then(|prepared| process(&prepared).map(|process| (prepared, process)))
@@ -155,7 +155,7 @@ impl Shim {
             return false;
         };
         let compared = until.map(|_| Instant::now());
-        self.successors.push(StandbyAttempt { expected, prepared: Some(prepared), process, inputs, compared, until });
+        self.standbys.push(StandbyAttempt { expected, prepared: Some(prepared), process, inputs, compared, until });
         true
     }
 
@@ -165,14 +165,14 @@ impl Shim {
         let is_next = |standby: &StandbyAttempt| {
             standby.prepared.is_some() && standby.until.is_some() && standby.compared.is_none()
         };
-        while let Some(at) = self.successors.iter().position(is_next) {
-            let mut standby = self.successors.swap_remove(at);
+        while let Some(at) = self.standbys.iter().position(is_next) {
+            let mut standby = self.standbys.swap_remove(at);
             if standby.inputs == self.current_inputs(&standby.expected) {
                 standby.compared = Some(Instant::now());
             } else {
                 standby.dismiss();
             }
-            self.successors.push(standby);
+            self.standbys.push(standby);
         }
     }
 
@@ -182,37 +182,37 @@ impl Shim {
     }
 
     /// Returns the standby of the container if it matches the request; otherwise dismisses it.
-    pub(super) fn take_successor(&mut self, launch: &LaunchRequest) -> Option<PreparedAttempt> {
-        let at = self.successors.iter().position(|standby| standby.belongs_to(&launch.container))?;
-        let mut standby = self.successors.swap_remove(at);
+    pub(super) fn take_standby(&mut self, launch: &LaunchRequest) -> Option<PreparedAttempt> {
+        let at = self.standbys.iter().position(|standby| standby.belongs_to(&launch.container))?;
+        let mut standby = self.standbys.swap_remove(at);
         if *standby.expected == ExpectedStart::for_attempt(launch, launch.attempt)
             && (standby.is_compared() || standby.inputs == self.current_inputs(&standby.expected))
         {
             return standby.prepared;
         }
         standby.dismiss();
-        self.successors.push(standby);
+        self.standbys.push(standby);
         None
     }
 
     /// Dismisses the standbys whose time is over, and all of them when the pod is removed.
-    pub(super) fn dismiss_successors(&mut self) {
+    pub(super) fn dismiss_standbys(&mut self) {
         let (is_leaving, now) = (self.is_leaving(), Instant::now());
         let is_overdue = |standby: &&mut StandbyAttempt| is_leaving || standby.until.is_some_and(|until| until <= now);
-        self.successors.iter_mut().filter(is_overdue).for_each(StandbyAttempt::dismiss);
+        self.standbys.iter_mut().filter(is_overdue).for_each(StandbyAttempt::dismiss);
     }
 
     /// Dismisses all standbys and expected starts, because later starts will differ.
     pub(super) fn dismiss_expected_starts(&mut self) {
         self.live.iter_mut().for_each(|live| (live.next, live.prepare_at) = (None, None));
-        self.successors.iter_mut().for_each(StandbyAttempt::dismiss);
+        self.standbys.iter_mut().for_each(StandbyAttempt::dismiss);
     }
 
     /// Ends the standby and drops the expected start of a container, because its next start will differ or not happen.
     pub(super) fn dismiss_expected_start(&mut self, container: &str) {
         let of_container = self.live.iter_mut().filter(|live| live.name == container);
         of_container.for_each(|live| (live.next, live.prepare_at) = (None, None));
-        self.successors.iter_mut().filter(|standby| standby.belongs_to(container)).for_each(StandbyAttempt::dismiss);
+        self.standbys.iter_mut().filter(|standby| standby.belongs_to(container)).for_each(StandbyAttempt::dismiss);
     }
 
     fn is_leaving(&self) -> bool {
@@ -220,9 +220,9 @@ impl Shim {
     }
 
     /// Removes the standby whose process has exited, if this was the process of a standby.
-    pub(super) fn forget_successor(&mut self, pid: i32) {
-        let Some(at) = self.successors.iter().position(|standby| standby.pid() == pid) else { return };
-        let gone = self.successors.remove(at);
+    pub(super) fn forget_standby(&mut self, pid: i32) {
+        let Some(at) = self.standbys.iter().position(|standby| standby.pid() == pid) else { return };
+        let gone = self.standbys.remove(at);
         self.leave_groups(&gone.expected.launch.groups);
     }
 }
