@@ -12,8 +12,9 @@ use crate::go::fmt;
 use crate::kinds::catalogue::merge_rules;
 use crate::kinds::catalogue::read::is_text_type;
 use crate::kinds::{self, FieldErrors, FieldPath, Kind};
+use crate::object::merge::{self, MergeError};
 use crate::object::patch::PatchError;
-use crate::object::{Key, Object, Reason, Resource, Status, merge, patch};
+use crate::object::{Key, Object, Reason, Resource, Status, patch};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -244,9 +245,9 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
                 return Err(Status::new(Reason::UnsupportedMediaType, UNKNOWN_FORMAT));
             };
             // Kubernetes knows few of these errors as those of the client (`interpretStrategicMergePatchError`).
-            merge::strategic_merge(&old.0, change, schema).map_err(|error| match error.to_string() {
-                text if text.starts_with("invalid patch format of ") => bad(text),
-                text => Status::new(Reason::Unknown, text),
+            merge::strategic_merge(&old.0, change, schema).map_err(|error| match error {
+                MergeError::InvalidFormat(_) => bad(error.to_string()),
+                _ => Status::new(Reason::Unknown, error.to_string()),
             })
         }
         // As in Go, null is an empty map.

@@ -142,7 +142,7 @@ pub fn attach_from_start(
         Ok(AttachResult::Done) => return Ok(()),
         // The container has ended since its status was read.
         Ok(AttachResult::Missing) => return print_log(pod, container, context),
-        Err(Failure::Plain(why)) => why,
+        Err(Failure::Plain(why) | Failure::WithoutProcess(why)) => why,
         Err(other) => return Err(other),
     };
     context.print_notice(&format!(

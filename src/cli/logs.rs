@@ -280,7 +280,7 @@ fn pods(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Object>> {
     let key = Key::new(kind.resource, context.namespace_of(kind), &name);
     let object = context.read_view(|txn| read::get(txn, &key)).map_err(|failure| match failure {
         Failure::Api { status, .. } if status.reason == Reason::NotFound => {
-            Failure::plain(format!("error from server (NotFound): {} in namespace {namespace:?}", status.message))
+            Failure::NotFoundIn { status, namespace: namespace.clone() }
         }
         other => other,
     })?;

@@ -165,7 +165,7 @@ pub fn main() -> ExitCode {
 fn print_remedy(context: &mut CommandContext, failure: &Failure) -> CliResult {
     match failure {
         failure if failure.is_not_found() => control_plane::print_remedy_of_missing(context, failure),
-        failure if failure.needs_control_plane() => control_plane::print_remedy(context),
+        Failure::WithoutProcess(_) => control_plane::print_remedy(context),
         _ => Ok(()),
     }
 }

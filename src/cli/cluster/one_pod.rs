@@ -286,7 +286,6 @@ pub fn container(
         return Err(Failure::plain(text));
     }
     let containers = PodContainers::from_pod(pod);
-    let refused = |why: String| Failure::plain(format!("unable to upgrade connection: {why}"));
     // As in kubectl, an empty name counts as none.
     let chosen = match requested.filter(|name| !name.is_empty()) {
         Some(requested) if !containers.has(requested) => {
@@ -299,7 +298,8 @@ pub fn container(
         None => containers.default(pod, context, quiet).unwrap_or_default(),
     };
     if pod.text(&["spec", "nodeName"]).is_none_or(str::is_empty) {
-        return Err(refused(format!("pod {} does not have a host assigned", pod.name())));
+        let why = format!("unable to upgrade connection: pod {} does not have a host assigned", pod.name());
+        return Err(Failure::WithoutProcess(why));
     }
     Ok(chosen)
 }

@@ -32,23 +32,21 @@ pub enum Targets {
 pub fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
     kinds.by_name(name).ok_or_else(|| {
         let word = name.split('.').next().unwrap_or(name);
-        Failure::plain(format!("the server doesn't have a resource type {word:?}{}", nearest_type(kinds, word)))
+        Failure::UnknownType { word: word.to_owned(), hint: nearest_type(kinds, word) }
     })
 }
 
 /// Adds to the error for an unknown type that extension servers have types that are known over HTTP only.
 pub fn name_extensions(context: &mut CommandContext, failure: Failure) -> CliResult<Failure> {
-    let text = match &failure {
-        Failure::Plain(text) if text.starts_with("the server doesn't have a resource type") => text.clone(),
-        _ => return Ok(failure),
-    };
+    let Failure::UnknownType { word, hint } = failure else { return Ok(failure) };
     let found = context.read_view(aggregation::extensions)?;
     let names: Vec<String> = found.iter().map(|one| format!("{}/{}", one.group, one.version)).collect();
     if names.is_empty() {
-        return Ok(failure);
+        return Ok(Failure::UnknownType { word, hint });
     }
     let names = names.join(", ");
-    Ok(Failure::plain(format!("{text}\nhint: extension servers answer for {names}: use kubectl with kloop serve")))
+    let hint = format!("{hint}\nhint: extension servers answer for {names}: use kubectl with kloop serve");
+    Ok(Failure::UnknownType { word, hint })
 }
 
 /// Returns a hint at the most similar type, or at the versions of this one; empty if none is similar.

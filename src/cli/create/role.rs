@@ -5,6 +5,7 @@ use crate::apiserver::aggregation;
 use crate::cli::cluster::targets;
 use crate::cli::command_line::access_verbs::PATH_VERBS;
 use crate::cli::manifests::key_changes;
+use crate::cli::output::failure::unknown_type;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::object::Resource;
 use itertools::Itertools;
@@ -218,7 +219,7 @@ fn check_resource(
         _ if !group.is_empty() => {
             Err(Failure::Bare(format!("the server doesn't have a resource type {resource:?} in group {group:?}")))
         }
-        Err(Failure::Plain(text)) => Err(Failure::Bare(text)),
+        Err(Failure::UnknownType { word, hint }) => Err(Failure::Bare(unknown_type(&word, &hint))),
         other => other.map(drop),
     }
 }

@@ -23,6 +23,22 @@ pub enum Failure {
     },
     /// Another error, printed as `error: ...`.
     Plain(String),
+    /// No kind has this name. The hint, which may be empty, is at a similar one.
+    UnknownType {
+        /// The name without its group.
+        word: String,
+        /// Lines below the message.
+        hint: String,
+    },
+    /// An object that `logs` did not find, in kubectl's own form.
+    NotFoundIn {
+        /// The API's answer.
+        status: Status,
+        /// The namespace.
+        namespace: String,
+    },
+    /// A pod has no process yet, or no measurement: a running control plane may help. Printed as `error: ...`.
+    WithoutProcess(String),
     /// An error of the machine rather than of the request, with its exit code.
     Machine(u8, String),
     /// An error without the prefix `error: `, where kubectl prints none.
@@ -45,8 +61,7 @@ impl Failure {
         match self {
             Failure::Api { status, .. } => status.reason == Reason::NotFound,
             Failure::Many(failures) => failures.iter().all(Failure::is_not_found),
-            // `logs` reports this in kubectl's own form.
-            Failure::Plain(text) => text.starts_with("error from server (NotFound)"),
+            Failure::NotFoundIn { .. } => true,
             _ => false,
         }
     }
@@ -55,19 +70,12 @@ impl Failure {
     pub fn missing_object(&self) -> Option<(String, String)> {
         let text = match self {
             Failure::Api { status, .. } if status.reason == Reason::NotFound => &status.message,
-            Failure::Plain(text) => text.strip_prefix("error from server (NotFound): ")?,
+            Failure::NotFoundIn { status, .. } => &status.message,
             _ => return None,
         };
         let (resource, rest) = text.split_once(" \"")?;
         let (name, rest) = rest.split_once('"')?;
         rest.starts_with(" not found").then(|| (resource.to_owned(), name.to_owned()))
-    }
-
-    /// Whether a running control plane may help: a process did not exist, or was not measured.
-    pub fn needs_control_plane(&self) -> bool {
-        let texts =
-            ["unable to upgrade connection: pod ", "unable to forward port because pod", "metrics not available yet"];
-        matches!(self, Failure::Plain(text) if texts.iter().any(|start| text.starts_with(start)))
     }
 
     /// An error with the text after `error: `.
@@ -111,7 +119,8 @@ impl Failure {
                 let hints: String = hints.iter().map(|hint| format!("\n{hint}")).collect();
                 format!("{}: {doing}{}{hints}", from_server(status), status.message)
             }
-            Failure::Plain(text) | Failure::Machine(_, text) => text.clone(),
+            Failure::Plain(text) | Failure::Machine(_, text) | Failure::WithoutProcess(text) => text.clone(),
+            Failure::UnknownType { word, hint } => unknown_type(word, hint),
             other => other.to_string(),
         }
     }
@@ -119,7 +128,7 @@ impl Failure {
     /// Returns the command that helps, as a hint, for refusals that are worded as kubectl words them.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Failure::Plain(text) if text.starts_with(UNKNOWN_TYPE) && !text.contains("\nhint: ") => {
+            Failure::UnknownType { hint, .. } if hint.is_empty() => {
                 Some("hint: kloop api-resources lists all types".to_owned())
             }
             Failure::Api { status, hints, .. } if status.reason == Reason::NotFound && hints.is_empty() => {
@@ -206,7 +215,13 @@ impl fmt::Display for Failure {
             }
             Failure::Plain(text) if text.starts_with("error: ") => f.write_str(text),
             Failure::Bare(text) => f.write_str(text),
-            Failure::Plain(text) | Failure::Machine(_, text) => write!(f, "error: {text}"),
+            Failure::Plain(text) | Failure::Machine(_, text) | Failure::WithoutProcess(text) => {
+                write!(f, "error: {text}")
+            }
+            Failure::UnknownType { word, hint } => write!(f, "error: {}", unknown_type(word, hint)),
+            Failure::NotFoundIn { status, namespace } => {
+                write!(f, "error: error from server (NotFound): {} in namespace {namespace:?}", status.message)
+            }
             Failure::Usage(verb, text) => write!(f, "error: {text}\nSee 'kloop {verb} -h' for help and examples"),
             Failure::Open(error) => write!(f, "error: {error}"),
             Failure::Code(_) | Failure::BrokenPipe => Ok(()),
@@ -255,8 +270,10 @@ fn refusal(status: &Status, doing: &str) -> String {
     }
 }
 
-/// Beginning of the refusal of a type that no kind has.
-const UNKNOWN_TYPE: &str = "the server doesn't have a resource type";
+/// kubectl's words for a type that no kind has.
+pub fn unknown_type(word: &str, hint: &str) -> String {
+    format!("the server doesn't have a resource type {word:?}{hint}")
+}
 
 #[cfg(test)]
 mod tests {
@@ -265,7 +282,7 @@ mod tests {
 
     #[test]
     fn refusals_in_kubectl_words_have_a_remedy() {
-        let unknown = |more: &str| Failure::plain(format!("{UNKNOWN_TYPE} \"boats\"{more}"));
+        let unknown = |hint: &str| Failure::UnknownType { word: "boats".into(), hint: hint.into() };
         assert_eq!(unknown("").remedy().as_deref(), Some("hint: kloop api-resources lists all types"));
         assert_eq!(unknown("\nhint: did you mean \"boat\"?").remedy(), None);
         let missing = |resource, name| Failure::from(Status::not_found(Resource(resource), name));
@@ -273,12 +290,6 @@ mod tests {
         assert_eq!(several.remedy().as_deref(), Some("hint: kloop create namespace shop makes it"));
         assert_eq!(missing("pods", "a").remedy(), None);
         assert_eq!(missing("pods", "a").missing_object(), Some(("pods".to_owned(), "a".to_owned())));
-        assert!(
-            Failure::plain("unable to upgrade connection: pod a does not have a host assigned").needs_control_plane()
-        );
-        assert!(
-            !Failure::plain("unable to upgrade connection: container x is not valid for pod a").needs_control_plane()
-        );
     }
     use crate::apiserver::refused;
     use anyhow::Context;

@@ -96,7 +96,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let phase = pod.text(&["status", "phase"]).unwrap_or_default();
     if phase != "Running" {
         let text = format!("unable to forward port because pod is not running. Current status={phase}");
-        return Err(Failure::plain(text));
+        return Err(Failure::WithoutProcess(text));
     }
     let options = json!({"kind": "PodPortForwardOptions", "apiVersion": "v1"});
     one_pod::admit_connection(context, &pod, "portforward", options)?;

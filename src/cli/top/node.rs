@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     check_selection(&args.names, args.labels.text().is_some(), "top node", "node [NAME | -l label]")?;
     let requested_nodes = requested_nodes(&args, context)?;
     if requested_nodes.is_empty() {
-        return Err(Failure::plain("metrics not available yet"));
+        return Err(Failure::WithoutProcess("metrics not available yet".to_owned()));
     }
     let measured = measure(&requested_nodes, context)?;
     let node = |node: &Object| {

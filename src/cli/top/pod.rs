@@ -133,7 +133,7 @@ fn explain_empty_result(args: &Args, named: Option<&str>, pods: &[Object], conte
         return Err(Status::new(Reason::NotFound, message).into());
     }
     if !pods.is_empty() {
-        return Err(Failure::plain("metrics not available yet"));
+        return Err(Failure::WithoutProcess("metrics not available yet".to_owned()));
     }
     let place = if args.all_namespaces { String::new() } else { format!(" in {} namespace.", context.namespace()) };
     control_plane::print_nothing_found(context, &format!("No resources found{place}"))

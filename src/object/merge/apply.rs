@@ -2,7 +2,7 @@
 
 use super::list::{self, ElementIdentity, ElementPositions};
 use super::schema::{ANY, MergeField, MergeSchemaRef, MergeStrategy};
-use super::{DELETE_FROM, MergeResult, ObjectFields, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
+use super::{DELETE_FROM, MergeError, MergeResult, ObjectFields, PATCH, RETAIN_KEYS, SET_ORDER, fields, malformed};
 use crate::go::fmt;
 use serde_json::Value;
 
@@ -143,12 +143,12 @@ fn retain_keys(original: &mut ObjectFields, patch: &mut ObjectFields, onto: Merg
         }
         return Ok(());
     }
-    let wrong = "invalid patch format of retainKeys";
-    let Value::Array(retained) = retained else { return malformed(wrong) };
+    let wrong = || Err(MergeError::InvalidFormat("retainKeys"));
+    let Value::Array(retained) = retained else { return wrong() };
     let is_retained = |key: &str| retained.iter().any(|name| name == key);
     let sets = |(key, value): (&String, &Value)| !value.is_null() && !key.starts_with('$') && !is_retained(key);
     if patch.iter().any(sets) {
-        return malformed(wrong);
+        return wrong();
     }
     original.retain(|key, _| is_retained(key));
     Ok(())
@@ -178,7 +178,7 @@ fn merge_ordered_lists(
         if onto == MergeTarget::Patch {
             let kept = original.entry(&directive).or_insert_with(|| order.clone());
             if *kept != order {
-                return malformed("invalid patch format of setElementOrder list");
+                return Err(MergeError::InvalidFormat("setElementOrder list"));
             }
         }
         let Value::Array(order) = order else { return malformed(format!("{directive} is not a list")) };

@@ -33,6 +33,8 @@ const SET_ORDER: &str = "$setElementOrder/";
 pub enum MergeError {
     /// The patch is malformed, for example without a merge key or with an unknown directive.
     Malformed(String),
+    /// A directive has a wrong form.
+    InvalidFormat(&'static str),
     /// Another writer changed the same field, and the patch may not overwrite it.
     Conflict(String),
 }
@@ -41,6 +43,7 @@ impl fmt::Display for MergeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MergeError::Malformed(text) | MergeError::Conflict(text) => f.write_str(text),
+            MergeError::InvalidFormat(directive) => write!(f, "invalid patch format of {directive}"),
         }
     }
 }
