@@ -4,6 +4,8 @@ use super::pods::controller_key;
 use crate::object::{Key, Object, Resource, Str, Time, time};
 use crate::world::{PodFields, Row, World};
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The resource that has backends.
@@ -23,10 +25,18 @@ pub struct ServiceBackend<'w> {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// The Service's ports as numbers of this pod: `name`, `port`, `protocol`, `appProtocol`.
-    pub ports: Vec<Value>,
+    /// The Service's ports as numbers of this pod.
+    pub ports: Rc<BackendPorts>,
     /// Its name in the DNS of a headless Service.
     pub hostname: Option<String>,
+}
+
+/// The ports of a Service as numbers. Pods that resolve them alike share the list: a Service can have thousands of ports, and of pods.
+pub struct BackendPorts {
+    /// Each with `name`, `port`, `protocol`, `appProtocol`.
+    pub list: Vec<Value>,
+    /// The list as JSON, by which groups are ordered.
+    text: String,
 }
 
 impl ServiceBackend<'_> {
@@ -68,7 +78,7 @@ pub fn tolerates_unready(service: &Object) -> bool {
 /// The pods behind a Service, ordered by name: those with an address that have not ended.
 pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<ServiceBackend<'w>> {
     let Some(fields) = row.workload() else { return Vec::new() };
-    let ports = service.items(&["spec", "ports"]);
+    let mut ports = PortResolver::new(service.items(&["spec", "ports"]));
     let has_host_names = is_headless(service);
     let pods = world.pods_matching(&row.key.namespace, &fields.selector).into_iter();
     let backend = |row: &'w Arc<Row>| {
@@ -81,26 +91,78 @@ pub fn backends<'w>(world: &'w World, row: &'w Row, service: &Object) -> Vec<Ser
             ip: pod.ip.clone()?,
             ready: pod.ready,
             terminating: row.is_deleting(),
-            ports: ports.iter().filter_map(|port| resolve_port(port, pod)).collect(),
+            ports: ports.resolve(pod),
             hostname: hostname.map(str::to_owned),
         })
     };
     pods.filter_map(backend).collect()
 }
 
-/// Resolves a Service's port to a number of one pod; `None` when the pod has no container port of that name.
-fn resolve_port(port: &Value, pod: &PodFields) -> Option<Value> {
-    let protocol = port["protocol"].as_str().unwrap_or("TCP");
-    let number = match &port["targetPort"] {
-        Value::String(name) => pod.named_port(name, protocol)?,
-        Value::Number(number) => number.as_i64().filter(|number| *number != 0).or_else(|| port["port"].as_i64())?,
-        _ => port["port"].as_i64()?,
-    };
-    let mut resolve_port = json!({ "name": port["name"].as_str().unwrap_or(""), "port": number, "protocol": protocol });
-    if let Some(application) = port["appProtocol"].as_str() {
-        resolve_port["appProtocol"] = application.into();
+/// Groups items by the ports of their backend, ordered by the ports.
+pub fn group_by_ports<T>(items: impl Iterator<Item = (Rc<BackendPorts>, T)>) -> Vec<(Rc<BackendPorts>, Vec<T>)> {
+    let mut groups: Vec<(Rc<BackendPorts>, Vec<T>)> = Vec::new();
+    let mut places = HashMap::new();
+    for (ports, item) in items {
+        let place = *places.entry(Rc::as_ptr(&ports)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((ports, Vec::new()));
+        }
+        groups[place].1.push(item);
     }
-    Some(resolve_port)
+    groups.sort_by(|(a, _), (b, _)| a.text.cmp(&b.text));
+    groups
+}
+
+/// Resolves the ports of one Service for many pods.
+struct PortResolver<'s> {
+    ports: &'s [Value],
+    /// Name and protocol of each port that pods resolve by name.
+    names: Vec<(&'s str, &'s str)>,
+    /// The lists so far, by the numbers of the names.
+    known: HashMap<Vec<Option<i64>>, Rc<BackendPorts>>,
+}
+
+impl<'s> PortResolver<'s> {
+    fn new(ports: &'s [Value]) -> PortResolver<'s> {
+        let name = |port: &'s Value| Some((port["targetPort"].as_str()?, protocol(port)));
+        PortResolver { ports, names: ports.iter().filter_map(name).collect(), known: HashMap::new() }
+    }
+
+    fn resolve(&mut self, pod: &PodFields) -> Rc<BackendPorts> {
+        let mut numbers = HashMap::new();
+        for (name, protocol, number) in pod.ports_by_name().filter(|_| !self.names.is_empty()) {
+            numbers.entry((name, protocol)).or_insert(number);
+        }
+        let numbers: Vec<Option<i64>> = self.names.iter().map(|name| numbers.get(name).copied()).collect();
+        if let Some(known) = self.known.get(&numbers) {
+            return Rc::clone(known);
+        }
+        let mut named = numbers.iter();
+        let number = |port: &Value| match &port["targetPort"] {
+            Value::String(_) => named.next().copied().flatten(),
+            Value::Number(number) => number.as_i64().filter(|number| *number != 0).or_else(|| port["port"].as_i64()),
+            _ => port["port"].as_i64(),
+        };
+        let numbered: Vec<Option<i64>> = self.ports.iter().map(number).collect();
+        let resolved = self.ports.iter().zip(numbered).filter_map(|(port, number)| Some(resolved_port(port, number?)));
+        let list: Vec<Value> = resolved.collect();
+        let ports = Rc::new(BackendPorts { text: Value::from(list.clone()).to_string(), list });
+        self.known.insert(numbers, Rc::clone(&ports));
+        ports
+    }
+}
+
+fn protocol(port: &Value) -> &str {
+    port["protocol"].as_str().unwrap_or("TCP")
+}
+
+fn resolved_port(port: &Value, number: i64) -> Value {
+    let mut resolved =
+        json!({ "name": port["name"].as_str().unwrap_or(""), "port": number, "protocol": protocol(port) });
+    if let Some(application) = port["appProtocol"].as_str() {
+        resolved["appProtocol"] = application.into();
+    }
+    resolved
 }
 
 /// Returns the time of the change that a list of endpoints shows: the earliest moment at which one of these pods became ready or unready
@@ -129,5 +191,41 @@ pub fn concerned(world: &World, row: &Row) -> Vec<Key> {
         "pods" => world.selecting(SERVICES, row).into_iter().map(|service| service.key.clone()).collect(),
         "endpoints" => vec![Key::new(Resource(SERVICES), &row.key.namespace, &row.key.name)],
         _ => controller_key(row, SERVICES, "Service").into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::key_of;
+    use super::*;
+
+    #[test]
+    fn pods_that_resolve_ports_alike_share_one_list() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let mut put = |body: Value| {
+            let object = Object(body);
+            world.put(key_of(&object), object.0.to_string().into());
+            key_of(&object)
+        };
+        let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name, "labels": {"app": "web"}});
+        for (name, admin) in [("a", 9000), ("b", 9001), ("c", 9000)] {
+            let ports = json!([{"name": "admin", "containerPort": admin}, {"name": "admin", "containerPort": 1}]);
+            let spec = json!({"nodeName": "n", "containers": [{"name": "c", "ports": ports}]});
+            let status = json!({"phase": "Running", "podIP": "127.9.1.1"});
+            put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta(name), "spec": spec, "status": status}));
+        }
+        let mut ports: Vec<Value> = (1..=5000).map(|port| json!({"name": format!("p{port}"), "port": port})).collect();
+        ports.push(json!({"name": "admin", "port": 5001, "targetPort": "admin"}));
+        ports.push(json!({"name": "none", "port": 5002, "targetPort": "none"}));
+        let spec = json!({"selector": {"app": "web"}, "ports": ports});
+        let key = put(json!({"apiVersion": "v1", "kind": "Service", "metadata": meta("web"), "spec": spec}));
+        let row = world.get(&key).unwrap();
+        let found = backends(&world, row, &row.object());
+        let [a, b, c] = &found[..] else { panic!("{}", found.len()) };
+        assert!(Rc::ptr_eq(&a.ports, &c.ports) && !Rc::ptr_eq(&a.ports, &b.ports));
+        assert_eq!((a.ports.list.len(), &a.ports.list[5000]["port"]), (5001, &json!(9000)));
+        assert_eq!(b.ports.list[5000]["port"], 9001);
+        let groups = group_by_ports(found.iter().map(|backend| (Rc::clone(&backend.ports), &*backend.row.key.name)));
+        assert_eq!(groups.into_iter().map(|(_, names)| names).collect::<Vec<_>>(), [vec!["a", "c"], vec!["b"]]);
     }
 }

@@ -5,7 +5,7 @@ use crate::kinds::endpoints::{CONTROLLER, MANAGED_BY};
 use crate::object::{Key, Object, Time};
 use crate::world::{Loop, Plan, Row, World, WriteVerb};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const ROOT: &str = "endpoints";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
@@ -99,7 +99,7 @@ fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
     let tolerant = backends::tolerates_unready(service);
     let all = backends::backends(world, row, service);
     let counts = |backend: &ServiceBackend| {
-        let served = !backend.ports.is_empty() || service.items(&["spec", "ports"]).is_empty();
+        let served = !backend.ports.list.is_empty() || service.items(&["spec", "ports"]).is_empty();
         served && (tolerant || !backend.terminating)
     };
     let (mut ready, unready): (Vec<ServiceBackend>, Vec<ServiceBackend>) =
@@ -107,25 +107,27 @@ fn subsets(world: &World, row: &Row, service: &Object) -> (Vec<Value>, bool) {
     let truncated = ready.len() + unready.len() > MAX_ADDRESSES;
     let split = ready.len().min(MAX_ADDRESSES);
     ready.extend(unready);
-    let mut groups: BTreeMap<String, (Vec<Value>, [Vec<Value>; 2])> = BTreeMap::new();
-    for (at, backend) in ready.into_iter().take(MAX_ADDRESSES).enumerate() {
-        let ports: Vec<Value> = backend.ports.iter().cloned().map(without_empty_name).collect();
-        let group = groups.entry(Value::from(ports.clone()).to_string()).or_insert_with(|| (ports, Default::default()));
-        group.1[usize::from(at >= split)].push(address(&backend));
-    }
-    (groups.into_values().map(subset).collect(), truncated)
+    let listed = ready.into_iter().take(MAX_ADDRESSES).enumerate();
+    let groups = backends::group_by_ports(listed.map(|(at, backend)| {
+        let address = address(&backend);
+        (backend.ports, (at < split, address))
+    }));
+    (groups.into_iter().map(|(ports, addresses)| subset(&ports.list, addresses)).collect(), truncated)
 }
 
-fn subset((ports, [mut ready, mut unready]): (Vec<Value>, [Vec<Value>; 2])) -> Value {
+/// Returns a subset of these ports, with addresses that are ready or not.
+fn subset(ports: &[Value], addresses: Vec<(bool, Value)>) -> Value {
     let mut subset = Map::new();
-    for (name, list) in [("addresses", &mut ready), ("notReadyAddresses", &mut unready)] {
+    let (ready, unready): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|(is_ready, _)| *is_ready);
+    for (name, list) in [("addresses", ready), ("notReadyAddresses", unready)] {
+        let mut list: Vec<Value> = list.into_iter().map(|(_, address)| address).collect();
         list.sort_by(|a, b| a["ip"].as_str().cmp(&b["ip"].as_str()));
         if !list.is_empty() {
-            subset.insert(name.into(), std::mem::take(list).into());
+            subset.insert(name.into(), list.into());
         }
     }
     if !ports.is_empty() {
-        subset.insert("ports".into(), ports.into());
+        subset.insert("ports".into(), ports.iter().cloned().map(without_empty_name).collect());
     }
     subset.into()
 }

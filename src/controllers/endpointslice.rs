@@ -1,7 +1,7 @@
 //! EndpointSlices list the pods behind each Service, at most 100 per slice. Pods that resolve the Service's ports
 //! differently are in different slices.
 
-use super::backends::{self, ServiceBackend};
+use super::backends::{self, BackendPorts, ServiceBackend};
 use super::controller_ref::Owner;
 use crate::kinds::endpoint_slice::{CONTROLLER, MANAGED_BY};
 use crate::object::time::Shift;
@@ -10,6 +10,7 @@ use crate::world::{Loop, Plan, Row, SERVICE_NAME, SLICES, World, WriteVerb, free
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Maximum number of endpoints in a slice.
 const MAX_ENDPOINTS: usize = 100;
@@ -44,7 +45,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let tolerant = backends::tolerates_unready(&service);
-    let mut wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
+    let mut wanted = Vec::new();
     for backend in backends::backends(world, row, &service) {
         // As in Kubernetes, a pod whose node does not exist is left out, and the Service is tried again.
         if !tolerant && backend.node().is_some_and(|node| world.find("nodes", "", node).is_none()) {
@@ -55,10 +56,9 @@ fn plan(world: &World, key: &Key) -> Plan {
         if let Some(hints) = hints(&service, &endpoint) {
             endpoint["hints"] = hints;
         }
-        let group = wanted.entry(Value::from(backend.ports.clone()).to_string());
-        group.or_insert_with(|| (backend.ports, Vec::new())).1.push(endpoint);
+        wanted.push((backend.ports, endpoint));
     }
-    let slices = arrange(existing(world, row), wanted);
+    let slices = arrange(existing(world, row), backends::group_by_ports(wanted.into_iter()));
     let owner = Owner { row, api_version: "v1", kind: "Service" };
     write(world, &owner, &service, slices, &mut plan);
     plan
@@ -121,15 +121,15 @@ fn existing(world: &World, service: &Row) -> Vec<Slice> {
 /// Distributes endpoints over slices. Existing endpoints stay in their slice, so that a change of one pod rewrites one
 /// slice. New ones fill slices with space. Unused slices are reused before new ones are created, and one slice always
 /// remains.
-fn arrange(existing: Vec<Slice>, wanted: BTreeMap<String, (Vec<Value>, Vec<Value>)>) -> Vec<Slice> {
+fn arrange(existing: Vec<Slice>, wanted: Vec<(Rc<BackendPorts>, Vec<Value>)>) -> Vec<Slice> {
     let mut slices = existing;
     let mut spare: Vec<Slice> = Vec::new();
     let mut arranged: Vec<Slice> = Vec::new();
-    for (ports, endpoints) in wanted.into_values() {
-        let is_of_group = |slice: &Slice| slice.ports == ports;
+    for (ports, endpoints) in wanted {
+        let is_of_group = |slice: &Slice| slice.ports == ports.list;
         let (group, rest) = slices.into_iter().partition(is_of_group);
         slices = rest;
-        arranged.extend(fill(group, ports, endpoints));
+        arranged.extend(fill(group, &ports.list, endpoints));
     }
     spare.extend(slices);
     let (mut used, unused): (Vec<Slice>, Vec<Slice>) =
@@ -154,7 +154,7 @@ fn name_of(slice: &Slice) -> String {
 }
 
 /// Distributes the endpoints of one set of ports over its slices.
-fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<Slice> {
+fn fill(mut group: Vec<Slice>, ports: &[Value], endpoints: Vec<Value>) -> Vec<Slice> {
     let uid = |endpoint: &Value| endpoint["targetRef"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut left: BTreeMap<String, Value> =
         endpoints.iter().map(|endpoint| (uid(endpoint), endpoint.clone())).collect();
@@ -168,7 +168,11 @@ fn fill(mut group: Vec<Slice>, ports: Vec<Value>, endpoints: Vec<Value>) -> Vec<
         slice.endpoints.extend(new.by_ref().take(room));
     }
     while new.peek().is_some() {
-        group.push(Slice { object: None, ports: ports.clone(), endpoints: new.by_ref().take(MAX_ENDPOINTS).collect() });
+        group.push(Slice {
+            object: None,
+            ports: ports.to_vec(),
+            endpoints: new.by_ref().take(MAX_ENDPOINTS).collect(),
+        });
     }
     group
 }

@@ -6,6 +6,7 @@ use crate::world::plan::{HeadlessEndpoint, Route, RoutePort};
 use crate::world::resources::SIMULATED;
 use crate::world::{AppliedReport, Effect, EventType, Loop, Memory, Plan, Row, SERVICE_NAME, SLICES, World};
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// The loop, named after Kubernetes' component.
 pub const LOOP: Loop =
@@ -122,6 +123,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
     if text("internalTrafficPolicy") == "Local" {
         slices.iter_mut().for_each(|slice| keep_local(world, slice));
     }
+    let slices: Vec<SliceIndex> = slices.iter().map(|slice| SliceIndex::new(world, slice)).collect();
     let seconds =
         service.value_at(&["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"]).and_then(Value::as_u64);
     let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(AFFINITY_SECONDS);
@@ -137,7 +139,7 @@ pub(super) fn route(world: &World, row: &Row) -> Option<Route> {
         }
         let is_h2 = H2.contains(&port["appProtocol"].as_str().unwrap_or_default());
         let port = number("port")?;
-        let is_open = slices.iter().any(|slice| is_open(world, slice, &name, port));
+        let is_open = slices.iter().any(|slice| slice.is_open(&name, port));
         Some(RoutePort { name, protocol, port, node_port, is_open, sticky, is_h2, endpoints })
     };
     let ports = service.items(&["spec", "ports"]);
@@ -161,22 +163,49 @@ fn is_api(service: &Key) -> bool {
     (&*service.namespace, &*service.name) == ("default", "kubernetes")
 }
 
-/// Whether a hostNetwork pod, ready or not, is behind this port and listens on the same number. It usually listens on
-/// all addresses and so answers at the Service's address itself; a proxy could not listen there.
-fn is_open(world: &World, slice: &Object, name: &str, port: u16) -> bool {
-    let own = format!("127.{}.", world.settings.network);
-    let is_on_machine = |endpoint: &Value| {
-        let is_pods = endpoint["targetRef"]["kind"] == "Pod";
-        let address = endpoint["addresses"][0].as_str().unwrap_or_default();
-        !world.settings.pod_network || (is_pods && !address.starts_with(&own))
-    };
-    number(slice, name) == Some(port.into()) && slice.items(&["endpoints"]).iter().any(is_on_machine)
+/// The ports and endpoints of an EndpointSlice, looked up for each port of a Service, which can have thousands.
+struct SliceIndex<'s> {
+    /// The number of each port, by name. The first one of a name counts.
+    numbers: HashMap<&'s str, i64>,
+    /// Whether one of its pods is on the network of a machine.
+    has_host_pod: bool,
+    endpoints: &'s [Value],
 }
 
-/// The number of a named port in a slice.
-fn number(slice: &Object, name: &str) -> Option<i64> {
-    let named = |one: &&Value| one["name"].as_str().unwrap_or_default() == name;
-    slice.items(&["ports"]).iter().find(named).and_then(|one| one["port"].as_i64())
+impl<'s> SliceIndex<'s> {
+    fn new(world: &World, slice: &'s Object) -> SliceIndex<'s> {
+        let own = format!("127.{}.", world.settings.network);
+        let is_on_machine = |endpoint: &Value| {
+            let is_pods = endpoint["targetRef"]["kind"] == "Pod";
+            let address = endpoint["addresses"][0].as_str().unwrap_or_default();
+            !world.settings.pod_network || (is_pods && !address.starts_with(&own))
+        };
+        let mut numbers = HashMap::new();
+        for port in slice.items(&["ports"]) {
+            numbers.entry(port["name"].as_str().unwrap_or_default()).or_insert_with(|| port["port"].as_i64());
+        }
+        let endpoints = slice.items(&["endpoints"]);
+        SliceIndex {
+            numbers: numbers.into_iter().filter_map(|(name, number)| Some((name, number?))).collect(),
+            has_host_pod: endpoints.iter().any(is_on_machine),
+            endpoints,
+        }
+    }
+
+    /// Whether a hostNetwork pod, ready or not, is behind this port and listens on the same number. It usually listens on
+    /// all addresses and so answers at the Service's address itself; a proxy could not listen there.
+    fn is_open(&self, name: &str, port: u16) -> bool {
+        self.has_host_pod && self.numbers.get(name) == Some(&port.into())
+    }
+
+    /// `address:port` of the endpoints that count.
+    fn addresses(&self, port: &str, counts: fn(&Value) -> bool) -> impl Iterator<Item = Str> {
+        self.numbers.get(port).into_iter().flat_map(move |number| {
+            let endpoints = self.endpoints.iter().filter(move |endpoint| counts(&endpoint["conditions"]));
+            let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
+            addresses.map(move |address| format!("{address}:{number}").into())
+        })
+    }
 }
 
 /// Removes pods on other machines without a link: their addresses are of loopback, which leads to this machine.
@@ -221,8 +250,8 @@ fn balancers(service: &Object) -> Vec<Str> {
 }
 
 /// Returns the ready pods behind a headless Service, with their host names.
-fn members(slices: &[Object]) -> Vec<HeadlessEndpoint> {
-    let endpoints = slices.iter().flat_map(|slice| slice.items(&["endpoints"]));
+fn members(slices: &[SliceIndex]) -> Vec<HeadlessEndpoint> {
+    let endpoints = slices.iter().flat_map(|slice| slice.endpoints);
     let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"] != Value::Bool(false));
     let member = |endpoint: &Value| {
         let hostname = endpoint["hostname"].as_str().unwrap_or_default().into();
@@ -235,25 +264,18 @@ fn members(slices: &[Object]) -> Vec<HeadlessEndpoint> {
 }
 
 /// Endpoints of a named port: ready ones, or else terminating ones that still serve (KEP-1669).
-fn endpoints(slices: &[Object], port: &str) -> Vec<Str> {
-    let of = |counts: fn(&Value) -> bool| -> Vec<Str> {
-        let mut found: Vec<Str> = slices.iter().flat_map(|slice| slice_addresses(slice, port, counts)).collect();
+fn endpoints(slices: &[SliceIndex], port: &str) -> Vec<Str> {
+    let counted = |counts: fn(&Value) -> bool| -> Vec<Str> {
+        let mut found: Vec<Str> = slices.iter().flat_map(|slice| slice.addresses(port, counts)).collect();
         found.sort();
         found.dedup();
         found
     };
-    let ready = of(|conditions| conditions["ready"] != Value::Bool(false));
+    let ready = counted(|conditions| conditions["ready"] != Value::Bool(false));
     if !ready.is_empty() {
         return ready;
     }
-    of(|conditions| conditions["serving"] == Value::Bool(true) && conditions["terminating"] == Value::Bool(true))
-}
-
-fn slice_addresses(slice: &Object, port: &str, counts: fn(&Value) -> bool) -> Vec<Str> {
-    let Some(number) = number(slice, port) else { return Vec::new() };
-    let endpoints = slice.items(&["endpoints"]).iter().filter(|endpoint| counts(&endpoint["conditions"]));
-    let addresses = endpoints.filter_map(|endpoint| endpoint["addresses"][0].as_str());
-    addresses.map(|address| format!("{address}:{number}").into()).collect()
+    counted(|conditions| conditions["serving"] == Value::Bool(true) && conditions["terminating"] == Value::Bool(true))
 }
 
 #[cfg(test)]

@@ -49,8 +49,16 @@ pub struct Cidr {
 impl Cidr {
     /// Whether the block contains an address.
     pub fn contains(&self, address: Ipv4Addr) -> bool {
-        let mask = u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0);
-        (u32::from(self.address) ^ u32::from(address)) & mask == 0
+        (u32::from(self.address) ^ u32::from(address)) & self.mask() == 0
+    }
+
+    /// The lowest address of the block.
+    pub fn first(&self) -> Ipv4Addr {
+        (u32::from(self.address) & self.mask()).into()
+    }
+
+    fn mask(&self) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(self.bits.min(32))).unwrap_or(0)
     }
 }
 

@@ -157,12 +157,11 @@ impl PodFields {
         self.ip.as_ref().filter(|_| !self.phase.is_terminal())
     }
 
-    /// Returns the number of its port with this name and protocol.
-    pub fn named_port(&self, name: &str, protocol: &str) -> Option<i64> {
-        self.named_ports.iter().find_map(|port| {
+    /// Its named ports: name, protocol and number. The first one of a name and protocol counts.
+    pub fn ports_by_name(&self) -> impl Iterator<Item = (&str, &str, i64)> {
+        self.named_ports.iter().filter_map(|port| {
             let mut parts = port.split(' ');
-            let is_it = parts.next() == Some(name) && parts.next() == Some(protocol);
-            parts.next().filter(|_| is_it)?.parse().ok()
+            Some((parts.next()?, parts.next()?, parts.next()?.parse().ok()?))
         })
     }
 

@@ -38,7 +38,7 @@ fn resolved_text(spec: Value) -> String {
     let mut world = world();
     let key = put_policy(&mut world, spec);
     let row = world.get(&key).unwrap();
-    let policy = policy(&world, row);
+    let policy = resolver::resolve(&world, row);
     let subjects: Vec<String> = policy.subjects.iter().map(ToString::to_string).collect();
     format!("{}\n{}", subjects.join(" "), table::text(&policy))
 }
@@ -81,6 +81,7 @@ fn ports_are_resolved_by_number_range_and_name() {
             json!([{"protocol": "TCP", "port": 80}, {"protocol": "UDP", "port": 53, "endPort": 60}]),
             "=tcp:80-80,udp:53-60",
         ),
+        (json!([{"protocol": "TCP", "port": 80}, {"protocol": "TCP", "port": 80}]), "=tcp:80-80"),
         (json!([{"protocol": "UDP"}]), "=udp:0-65535"),
         (
             json!([{"protocol": "TCP", "port": "http"}]),
@@ -111,6 +112,33 @@ fn ports_are_resolved_by_number_range_and_name() {
 }
 
 #[test]
+fn rules_of_the_same_peers_become_one() {
+    let web = json!({"podSelector": {"matchLabels": {"app": "web"}}});
+    let same = json!({"podSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}});
+    let rule = |peer: &Value, port: usize| json!({"from": [peer, peer], "ports": [{"protocol": "TCP", "port": port}]});
+    let rules = |count: usize, last: Value| {
+        let listed = (0..count).map(|number| rule(if number % 2 == 0 { &web } else { &same }, 80 + number % 4));
+        let ingress: Vec<Value> = listed.chain([last]).collect();
+        resolved_text(json!({"podSelector": web["podSelector"], "policyTypes": ["Ingress"], "ingress": ingress}))
+    };
+    let peers = "127.9.1.1,127.9.1.2";
+    let ports = "tcp:80-80,tcp:81-81,tcp:82-82,tcp:83-83";
+    let db = json!({"from": [{"podSelector": {"matchLabels": {"app": "db"}}}]});
+    assert_eq!(
+        rules(5000, db),
+        format!("127.9.1.1 127.9.1.2\ningress\n ={peers} ={ports}\n =127.9.1.3 *\n"),
+        "the text that shims read does not grow with equal rules"
+    );
+    // Peers of other namespaces, by a selector that each pod is compared with.
+    let other = json!({"namespaceSelector": {"matchLabels": {"team": "b"}},
+        "podSelector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}});
+    let text = rules(5000, json!({"from": [other, {"ipBlock": {"cidr": "10.0.0.0/8"}}]}));
+    assert!(text.ends_with("\n =127.9.1.5,10.0.0.0/8 *\n"), "{text}");
+    let all_ports = json!({"from": [web]});
+    assert_eq!(rules(8, all_ports), format!("127.9.1.1 127.9.1.2\ningress\n ={peers} *\n"));
+}
+
+#[test]
 fn named_ports_are_of_containers_and_sidecars() {
     let port = |number: u16| json!([{"name": "admin", "containerPort": number}]);
     let init = json!([{"name": "setup", "ports": port(7001)}, {"name": "proxy", "ports": port(7002), "restartPolicy": "Always"}]);
@@ -125,7 +153,7 @@ fn named_ports_are_of_containers_and_sidecars() {
     let ports = json!([{"protocol": "TCP", "port": "admin"}]);
     let key =
         put_policy(&mut world, json!({"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"ports": ports}]}));
-    let text = table::text(&policy(&world, world.get(&key).unwrap()));
+    let text = table::text(&resolver::resolve(&world, world.get(&key).unwrap()));
     assert!(text.ends_with(" * =tcp:7002-7002@127.9.1.9\n"), "an ended init container has no port: {text}");
 }
 
