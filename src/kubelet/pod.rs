@@ -1,13 +1,16 @@
 //! A pod as its node sees it: spec, last status and facts, put together for each container.
 
-use crate::object::{Object, Time};
+use crate::object::{Object, Str, Time};
+use crate::world::volume::Volume;
 use crate::world::{AttemptEnd, ContainerFacts, ContainerState, Phase, PodFacts, ProbeFacts, ProbeKind, Row, World};
 use k8s_openapi::api::core::v1::{
     Container, ContainerStateTerminated, ContainerStatus, LifecycleHandler, PodCondition, PodSpec, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The reason of a container's end when the control plane has taken its processes with it.
 pub const CLOSED: &str = "Stopped";
@@ -36,6 +39,18 @@ pub struct LocalPod<'a> {
     pub file_bytes: Cell<usize>,
     /// Why its node does not admit it, as reason and message, once that was asked.
     pub rejection: OnceCell<Option<(String, String)>>,
+    /// Its volumes, once a container or a refresh needed them.
+    pub volumes: RefCell<Option<Rc<ResolvedVolumes>>>,
+}
+
+/// The volumes of a pod at one address. All of its containers share them in a plan, because their files can be large.
+pub struct ResolvedVolumes {
+    /// The pod's address, which `/etc/hosts` has.
+    pub ip: String,
+    /// The volumes whose sources exist.
+    pub volumes: Arc<[Volume]>,
+    /// The other ones that the pod asked for itself, by name, and Kubernetes' message about each.
+    pub failures: Vec<(Str, String)>,
 }
 
 /// Role of a container in its pod.

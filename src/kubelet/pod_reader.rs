@@ -11,7 +11,7 @@ use crate::world::{NodeFacts, PodFacts, Row, World};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec, PodStatus};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -118,6 +118,7 @@ impl<'a> LocalPod<'a> {
             start_bytes,
             file_bytes: Cell::new(0),
             rejection: OnceCell::new(),
+            volumes: RefCell::new(None),
         };
         if pod.is_simulated {
             simulated_pod::hold_back(&mut pod);

@@ -5,14 +5,13 @@ use crate::apiserver::ApiResult;
 use crate::apiserver::node_pods::mentions_secrets;
 use crate::apiserver::rules::names;
 use crate::apiserver::transaction::Transaction;
+use crate::kinds::pod::part_counts::TOKEN_VOLUME;
 use crate::object::{Key, MIRROR, Object, Resource, Status};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Folder in which clients expect the token.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Start of the name of the volume with the token.
-const TOKEN_VOLUME: &str = "kube-api-access-";
 /// The lists of containers, and the words for their items in errors.
 const CONTAINERS: [(&str, &str); 3] =
     [("initContainers", "init container"), ("containers", "container"), ("ephemeralContainers", "ephemeral container")];

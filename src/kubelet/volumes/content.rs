@@ -86,13 +86,13 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.is_simulated || is_made_of_objects(volume);
     pod.file_bytes.set(files::MAX_POD_FILE_BYTES);
-    let failure = pod.spec.volumes.iter().flatten().filter(wanted).find_map(|volume| mount_failure(pod, volume));
+    let mut wanted = pod.spec.volumes.iter().flatten().filter(wanted);
+    let failure = wanted.find_map(|volume| Some(mount_failure(volume, &source(pod, volume).err()?)));
     failure.map(|(_, message)| StartFailure { reason: MOUNT_FAILED, message })
 }
 
 /// The name of a volume whose source is missing, and Kubernetes' message about it.
-pub fn mount_failure(pod: &LocalPod, volume: &Volume) -> Option<(Str, String)> {
-    let problem = source(pod, volume).err()?;
+pub fn mount_failure(volume: &Volume, problem: &str) -> (Str, String) {
     let message = format!("MountVolume.SetUp failed for volume {:?} : {problem}", volume.name);
-    Some((volume.name.as_str().into(), message))
+    (volume.name.as_str().into(), message)
 }

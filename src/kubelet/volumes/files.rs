@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, KeyToPath, ProjectedVolumeSource,
     SecretVolumeSource, VolumeProjection,
 };
+use std::collections::HashMap;
 
 /// Default mode of files.
 const MODE: i32 = 0o644;
@@ -66,14 +67,14 @@ pub fn show_annotations(pod: &LocalPod) -> bool {
 /// The files of several sources.
 pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource) -> VolumeFiles {
     let mode = projected.default_mode.unwrap_or(MODE);
-    let mut files: Vec<VolumeFile> = Vec::new();
-    for source in projected.sources.iter().flatten() {
-        let more = projection(pod, source, mode)?;
-        // When two sources have one path, the later one wins.
-        files.retain(|file| more.iter().all(|new| new.path != file.path));
-        files.extend(more);
+    let mut files: Vec<(usize, VolumeFile)> = Vec::new();
+    for (place, source) in projected.sources.iter().flatten().enumerate() {
+        files.extend(projection(pod, source, mode)?.into_iter().map(|file| (place, file)));
     }
-    Ok(files)
+    // When two sources have one path, the later one wins.
+    let winners: HashMap<String, usize> = files.iter().map(|(place, file)| (file.path.clone(), *place)).collect();
+    files.retain(|(place, file)| winners.get(&file.path) == Some(place));
+    Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
 fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFiles {

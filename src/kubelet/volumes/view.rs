@@ -6,17 +6,19 @@
 
 use super::super::command::Variables;
 use super::super::filesystem::{sees_machine, wants_machine};
-use super::super::pod::{LocalPod, PodContainer};
+use super::super::pod::{LocalPod, PodContainer, ResolvedVolumes};
 use super::super::security;
 use super::content::{MOUNT_FAILED, mount_failure, source};
 use super::files::MAX_POD_FILE_BYTES;
 use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
+use crate::kinds::pod::part_counts::TOKEN_VOLUME;
 use crate::object::Str;
 use crate::world::volume::{ContainerFiles, FilesystemView, Volume, VolumeContent, VolumeMountPoint, fingerprint};
 use crate::world::{Effect, EventType, Plan};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::VolumeMount;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Prefix of the variables with the paths of volumes that could not be mounted.
@@ -27,8 +29,11 @@ const REFRESH_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 /// Volumes that the pod asked for itself.
 fn declared_volumes<'a>(pod: &'a LocalPod) -> impl Iterator<Item = &'a k8s_openapi::api::core::v1::Volume> {
-    let volumes = pod.spec.volumes.iter().flatten();
-    volumes.filter(|volume| !(volume.projected.is_some() && volume.name.starts_with("kube-api-access-")))
+    pod.spec.volumes.iter().flatten().filter(|volume| is_declared(volume))
+}
+
+fn is_declared(volume: &k8s_openapi::api::core::v1::Volume) -> bool {
+    !(volume.projected.is_some() && volume.name.starts_with(TOKEN_VOLUME))
 }
 
 /// Whether a container of the pod has a view of its own.
@@ -43,9 +48,9 @@ pub fn files(
     variables: &mut Variables,
     ip: &str,
 ) -> Result<ContainerFiles, String> {
-    let volumes = volumes(pod, ip);
+    let volumes = Arc::clone(&volumes(pod, ip).volumes);
     if sees_machine(pod, member) {
-        return Ok(ContainerFiles { view: FilesystemView::Host, volumes: volumes.into(), ..ContainerFiles::default() });
+        return Ok(ContainerFiles { view: FilesystemView::Host, volumes, ..ContainerFiles::default() });
     }
     let mut mounts = mounts(pod, member, variables, &volumes)?;
     let (_, etc) = hosts::hosts_files(pod, ip);
@@ -53,24 +58,36 @@ pub fn files(
     mounts.extend(etc.filter(|etc| mounts.iter().all(|mount| mount.path != etc.path)).collect::<Vec<_>>());
     Ok(ContainerFiles {
         view: FilesystemView::Private,
-        volumes: Arc::from(volumes),
+        volumes,
         mounts,
         read_only: security::has_read_only_root(&member.spec),
     })
 }
 
-/// The volumes whose sources exist. A volume that has lost its source since it was made keeps its content.
-fn volumes(pod: &LocalPod, ip: &str) -> Vec<Volume> {
+/// The pod's volumes at this address: computed once in a plan.
+fn volumes(pod: &LocalPod, ip: &str) -> Rc<ResolvedVolumes> {
+    let mut known = pod.volumes.borrow_mut();
+    match &*known {
+        Some(volumes) if volumes.ip == ip => Rc::clone(volumes),
+        _ => Rc::clone(known.insert(Rc::new(compute_volumes(pod, ip)))),
+    }
+}
+
+/// A volume that has lost its source since it was made keeps its content.
+fn compute_volumes(pod: &LocalPod, ip: &str) -> ResolvedVolumes {
     let private = is_private(pod);
-    let wanted: Vec<_> =
-        if private { pod.spec.volumes.iter().flatten().collect() } else { declared_volumes(pod).collect() };
-    let volume = |volume: &k8s_openapi::api::core::v1::Volume| {
-        Some(Volume { name: volume.name.as_str().into(), source: source(pod, volume).ok()? })
-    };
+    let (mut volumes, mut failures) = (Vec::new(), Vec::new());
     pod.file_bytes.set(MAX_POD_FILE_BYTES);
+    for volume in pod.spec.volumes.iter().flatten().filter(|volume| private || is_declared(volume)) {
+        match source(pod, volume) {
+            Ok(source) => volumes.push(Volume { name: volume.name.as_str().into(), source }),
+            Err(why) if is_declared(volume) => failures.push(mount_failure(volume, &why)),
+            Err(_) => {}
+        }
+    }
     let etc = private.then(|| hosts::hosts_files(pod, ip).0);
     let shared = shared_memory(pod).filter(|_| private).map(|(volume, _)| volume);
-    wanted.into_iter().filter_map(volume).chain(etc).chain(shared).collect()
+    ResolvedVolumes { ip: ip.to_owned(), volumes: volumes.into_iter().chain(etc).chain(shared).collect(), failures }
 }
 
 /// The machine's POSIX shared memory, for pods with `hostIPC`; System V shared memory is the machine's in any case.
@@ -162,13 +179,12 @@ pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
     if declared_volumes(pod).next().is_none() {
         return;
     }
-    let follows: Arc<[Volume]> = volumes(pod, ip).into_iter().filter(|volume| volume.source.follows()).collect();
-    pod.file_bytes.set(MAX_POD_FILE_BYTES);
-    let failures: Vec<(Str, String)> = declared_volumes(pod).filter_map(|volume| mount_failure(pod, volume)).collect();
-    let missing: Vec<Str> = failures.iter().map(|(name, _)| name.clone()).collect();
-    let is_ordered = facts.volumes == Some(fingerprint(&follows, &missing));
+    let all = volumes(pod, ip);
+    let missing: Vec<Str> = all.failures.iter().map(|(name, _)| name.clone()).collect();
+    let follows = || all.volumes.iter().filter(|volume| volume.source.follows());
+    let is_ordered = facts.volumes == Some(fingerprint(&all.volumes, &missing));
     let failed = facts.not_refreshed.as_ref().filter(|_| is_ordered);
-    if (follows.is_empty() && missing.is_empty()) || is_ordered && failed.is_none() {
+    if (follows().next().is_none() && missing.is_empty()) || is_ordered && failed.is_none() {
         return;
     }
     if let Some((at, _)) = failed
@@ -176,9 +192,10 @@ pub fn order_refresh(pod: &LocalPod, ip: &Str, plan: &mut Plan) {
     {
         return plan.wake_at(*at + REFRESH_RETRY);
     }
-    let failed = failed.map(|(_, why)| why.clone());
-    for message in failures.into_iter().map(|(_, message)| message).chain(failed) {
-        plan.event(pod.row, EventType::Warning, MOUNT_FAILED, message);
+    let failed = failed.map(|(_, why)| why);
+    for message in all.failures.iter().map(|(_, message)| message).chain(failed) {
+        plan.event(pod.row, EventType::Warning, MOUNT_FAILED, message.clone());
     }
+    let follows: Arc<[Volume]> = follows().cloned().collect();
     plan.effects.push(Effect::Refresh { pod_uid: pod.row.uid.clone(), volumes: follows, missing });
 }
