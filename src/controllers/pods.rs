@@ -5,6 +5,7 @@ use super::status;
 use crate::object::{Key, Object, Resource, condition, hash_fnv1a};
 use crate::world::{EventType, NAME_LETTERS, Plan, Row, World};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// Maximum number of objects of one owner that Kubernetes creates or deletes at a time.
 pub const BURST: usize = 500;
@@ -12,6 +13,9 @@ pub const BURST: usize = 500;
 /// Maximum number of pods of one owner that one plan creates or deletes, so that the same tick can also place and start
 /// them.
 pub const BATCH: usize = 64;
+
+/// Maximum number of pods of one owner that wait for a node. Kubernetes creates all of `replicas`, however many, until its store is full.
+pub const MAX_WAITING_PODS: usize = 10_000;
 
 /// Number of pods that the first plan of an owner creates. The machine starts them while the control plane plans the next ones.
 const FIRST_BATCH: usize = 8;
@@ -78,8 +82,8 @@ fn have_changed(world: &World, namespace: &str, since: u64) -> bool {
 
 /// Number of pods that a plan may create, given the result of the last one.
 pub enum PodCreationBudget {
-    /// As many as are missing.
-    All,
+    /// At most so many, since [`MAX_WAITING_PODS`] of the owner may wait for a node.
+    UpTo(usize),
     /// One pod: after a refusal, which drops a whole plan, a quota may still allow single pods.
     One,
     /// No pod until a later retry, since a single pod was refused too; with the message of the refusal.
@@ -87,25 +91,38 @@ pub enum PodCreationBudget {
 }
 
 impl PodCreationBudget {
-    /// Returns the budget after the result of a loop's last plan for a key.
-    pub fn from_last_plan(world: &World, name: &'static str, key: &Key, plan: &mut Plan) -> PodCreationBudget {
-        match world.loop_memory.refusals.get(name, key) {
-            None => PodCreationBudget::All,
-            Some(refusal) if !world.pausing(refusal, key) || have_changed(world, &key.namespace, refusal.revision) => {
-                PodCreationBudget::One
-            }
-            Some(refusal) => {
-                plan.wake_at(refusal.again);
-                plan.wait(format!("refused: {}", refusal.message));
-                PodCreationBudget::None(refusal.message.clone())
-            }
+    /// Returns the budget of an owner, of whose pods so many are `missing`, after the result of the loop's last plan for it.
+    pub fn new<'a>(
+        world: &World,
+        name: &'static str,
+        owner: &Row,
+        (pods, missing): (impl Iterator<Item = &'a Arc<Row>>, usize),
+        plan: &mut Plan,
+    ) -> PodCreationBudget {
+        let refusal = world.loop_memory.refusals.get(name, &owner.key);
+        if let Some(refusal) = refusal
+            && world.pausing(refusal, &owner.key)
+            && !have_changed(world, &owner.key.namespace, refusal.revision)
+        {
+            plan.wake_at(refusal.again);
+            plan.wait(format!("refused: {}", refusal.message));
+            return PodCreationBudget::None(refusal.message.clone());
         }
+        let waiting = pods.filter(|pod| pod.is_active_pod() && pod.pod().is_some_and(|pod| pod.node.is_none())).count();
+        let left = MAX_WAITING_PODS.saturating_sub(waiting);
+        if left == 0 && missing > 0 {
+            plan.wait(too_many_waiting());
+        } else if missing > left && left <= BATCH {
+            // This plan creates the last ones.
+            plan.event(owner, EventType::Warning, "FailedCreate", format!("Error creating: {}", too_many_waiting()));
+        }
+        if refusal.is_some() && left > 0 { PodCreationBudget::One } else { PodCreationBudget::UpTo(left) }
     }
 
     /// Limits a number of pods to the budget.
     pub fn limit(&self, wanted: usize) -> usize {
         match self {
-            PodCreationBudget::All => wanted,
+            PodCreationBudget::UpTo(most) => wanted.min(*most),
             PodCreationBudget::One => wanted.min(1),
             PodCreationBudget::None(_) => 0,
         }
@@ -115,7 +132,15 @@ impl PodCreationBudget {
     pub fn refusal(&self) -> Option<String> {
         match self {
             PodCreationBudget::None(message) => Some(message.clone()),
-            PodCreationBudget::All | PodCreationBudget::One => None,
+            PodCreationBudget::UpTo(_) | PodCreationBudget::One => None,
+        }
+    }
+
+    /// Why no pod may be created now.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            PodCreationBudget::UpTo(0) => Some(too_many_waiting()),
+            _ => self.refusal(),
         }
     }
 
@@ -125,6 +150,12 @@ impl PodCreationBudget {
             plan.event(row, EventType::Warning, "FailedCreate", format!("Error creating: {message}"));
         }
     }
+}
+
+fn too_many_waiting() -> String {
+    format!(
+        "{MAX_WAITING_PODS} pods of it wait for a node: more are created when some of them have one. Add nodes, or lower replicas"
+    )
 }
 
 /// The key of the object that controls a row, if it is of this kind.

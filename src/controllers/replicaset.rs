@@ -71,19 +71,17 @@ fn scale(
     if active.len() >= wanted {
         return None;
     }
-    let mut allowance = PodCreationBudget::from_last_plan(world, name, &owner.row.key, plan);
+    let pods = (active.iter().copied(), wanted - active.len());
+    let mut allowance = PodCreationBudget::new(world, name, owner.row, pods, plan);
     let known = object.has_condition(FAILURE);
-    if matches!(allowance, PodCreationBudget::All) && known {
+    if matches!(allowance, PodCreationBudget::UpTo(1..)) && known {
         allowance = PodCreationBudget::One;
     }
     let missing = allowance.limit(wanted - active.len()).min(pods::creation_batch(active.len()));
     let why = format!("{} pods are active, {wanted} are desired", active.len());
     create(world, owner, object, missing, &why, plan);
     allowance.report_refusal(owner.row, plan);
-    match allowance {
-        PodCreationBudget::None(message) => Some(message),
-        _ => None,
-    }
+    allowance.failure()
 }
 
 fn create(world: &World, owner: &Owner, object: &Object, count: usize, why: &str, plan: &mut Plan) {
@@ -229,8 +227,9 @@ fn count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::testing::{Cluster, cluster};
+    use crate::controllers::testing::{Cluster, cluster, key_of};
     use crate::object::Resource;
+    use crate::world::plan::Write;
 
     const WEB: &str = "
 apiVersion: apps/v1
@@ -260,6 +259,49 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
                 "replicas": 3, "terminatingReplicas": 0});
             assert_eq!(status, wanted);
         }
+    }
+
+    fn put(world: &mut World, body: Value) {
+        let object = Object(body);
+        world.put(key_of(&object), object.0.to_string().into());
+    }
+
+    #[test]
+    fn pods_that_wait_for_a_node_are_bounded() {
+        let mut world = World::new(Time::UNIX_EPOCH);
+        let meta = |name: &str| json!({"name": name, "namespace": "default", "uid": name, "generation": 1});
+        let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta("web"), "spec": {"replicas": 1_000_000_000,
+            "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {}}}});
+        put(&mut world, set.clone());
+        let waiting_pod = |world: &mut World, number: usize| {
+            let mut metadata = meta(&format!("web-{number}"));
+            metadata["labels"] = json!({"app": "web"});
+            metadata["ownerReferences"] =
+                json!([{"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": true}]);
+            put(
+                world,
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c"}]}}),
+            );
+        };
+        (3..pods::MAX_WAITING_PODS).for_each(|number| waiting_pod(&mut world, number));
+        let key = Key::new(Resource(ROOT), "default", "web");
+        let creates = |plan: &Plan| plan.writes.iter().filter(|one| matches!(one.verb, WriteVerb::Create(_))).count();
+        let failures = |plan: &Plan| plan.events.iter().filter(|event| event.reason == "FailedCreate").count();
+        let last = plan(&world, &key);
+        assert_eq!((creates(&last), failures(&last)), (3, 1), "the maximum is reached");
+        (0..3).for_each(|number| waiting_pod(&mut world, number));
+        let full = plan(&world, &key);
+        let [Write { verb: WriteVerb::Status(object), .. }] = &full.writes[..] else { panic!("{:?}", full.writes) };
+        let condition = condition::find(object.items(&["status", "conditions"]), FAILURE).expect("it is set");
+        let text = "10000 pods of it wait for a node: more are created when some of them have one. Add nodes, or lower replicas";
+        assert_eq!((condition["status"].as_str(), condition["message"].as_str()), (Some("True"), Some(text)));
+        assert_eq!((full.events.len(), &full.waits[0]), (0, &text.to_owned()));
+        set["status"] = object.0["status"].clone();
+        set["spec"]["replicas"] = 5.into();
+        put(&mut world, set);
+        let fewer = plan(&world, &key);
+        let deleted = fewer.writes.iter().filter(|one| matches!(one.verb, WriteVerb::Delete { .. })).count();
+        assert_eq!(deleted, BATCH, "it is scaled down in steps");
     }
 
     #[test]

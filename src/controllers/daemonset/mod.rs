@@ -105,7 +105,9 @@ impl<'w> DaemonSetState<'w> {
 
     /// Creates a pod on every node that fits, and deletes pods on other nodes.
     fn place(&mut self) {
-        let allowance = PodCreationBudget::from_last_plan(self.world, LOOP.name, &self.owner.row.key, &mut self.plan);
+        // There are not more than nodes.
+        let pods = (std::iter::empty(), 0);
+        let allowance = PodCreationBudget::new(self.world, LOOP.name, self.owner.row, pods, &mut self.plan);
         let mut left = allowance.limit(BATCH);
         for (node, fit) in self.nodes.clone() {
             let pods = self.pods_on_node(&node.key.name);

@@ -67,13 +67,15 @@ fn plan(world: &World, key: &Key) -> Plan {
         revisions::count_collision(object, &mut plan);
         return plan;
     };
+    let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
+    let missing = usize::try_from(replicas).unwrap_or(0).saturating_sub(rows.len());
+    let allowance = PodCreationBudget::new(world, LOOP.name, row, (rows.iter().copied(), missing), &mut plan);
     let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
-    let allowance = PodCreationBudget::from_last_plan(world, LOOP.name, key, &mut plan);
     let set = StatefulSetState {
         world,
         allowed: allowance.limit(usize::MAX),
         refused: allowance.refusal(),
-        replicas: object.int(&["spec", "replicas"]).unwrap_or(1),
+        replicas,
         start: object.int(&["spec", "ordinals", "start"]).unwrap_or(0),
         ordered: object.text(&["spec", "podManagementPolicy"]) != Some("Parallel"),
         min_ready: object.int(&["spec", "minReadySeconds"]).unwrap_or(0),
