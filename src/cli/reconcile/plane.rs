@@ -94,6 +94,7 @@ impl<'a> PlaneRun<'a> {
         if !leads {
             own_settings.loops = loops::standby_loops();
         }
+        self.signals.listen();
         let control = ControlLoop::start(api, leadership, own_settings)?;
         match &self.settings.node {
             Some(node) if !leads => self.print(format!("standing by; runs the pods of node {}", node.name)),
