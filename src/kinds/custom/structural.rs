@@ -2,7 +2,7 @@
 //! restrict values, so that pruning and defaulting are well defined
 //! (k8s.io/apiextensions-apiserver/pkg/apiserver/schema: validation.go, complete.go).
 
-use super::pattern::{self, MAX_STATES, MAX_STATES_OF_A_SCHEMA};
+use super::pattern::{self, MAX_STATES, MAX_STATES_OF_A_SCHEMA, MIN_STATES};
 use super::schema::has_flag;
 use crate::kinds::{FieldErrors, FieldPath};
 use serde_json::{Value, json};
@@ -187,7 +187,7 @@ fn values(
                 );
                 errors.invalid(&path, text, &detail);
             }
-            Ok(known) => *states = states.saturating_add(known.states),
+            Ok(known) => *states = states.saturating_add(known.states.max(MIN_STATES)),
         }
     }
 }
