@@ -56,7 +56,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let mut missing = Vec::new();
     let file = substitute::fill_in(&document.value, &variables, &mut missing);
     let read_env = |name: &str| {
-        let text = std::fs::read_to_string(folder.join(name)).map_err(io_error_text)?;
+        let text = input::read_to_string(folder.join(name)).map_err(io_error_text)?;
         Ok(substitute::parse_env_file(&text))
     };
     let converted = compose::convert(&file, &folder, &read_env).map_err(refused)?;

@@ -18,7 +18,8 @@ pub fn replace(volume: &OwnedFd, files: &[VolumeFile]) -> Result<()> {
         return Err(Errno::INVAL);
     }
     let before = readlinkat(volume, DATA, Vec::new()).ok().and_then(|name| name.into_string().ok());
-    let before = before.filter(|name| name.starts_with("..") && !name.contains('/'));
+    // A pod that sees the machine's files may have put a link to another folder in its place.
+    let before = before.filter(|name| name.starts_with("..") && name.len() > 2 && !name.contains('/'));
     if before.as_deref().is_some_and(|before| holds(volume, before, files)) {
         return Ok(());
     }

@@ -203,6 +203,19 @@ mod tests {
     }
 
     #[test]
+    fn link_to_the_parent_folder_removes_nothing_there() {
+        let pod = tempfile::tempdir().unwrap();
+        let folder = pod.path().join(FOLDER);
+        lay_out(pod.path(), &files(&[("a", 0o644, "1")])).unwrap();
+        fs::create_dir(folder.join("other")).unwrap();
+        fs::remove_file(folder.join("v/..data")).unwrap();
+        symlink("..", folder.join("v/..data")).unwrap();
+        lay_out(pod.path(), &files(&[("a", 0o644, "2")])).unwrap();
+        assert!(folder.join("other").is_dir());
+        assert_eq!(fs::read_to_string(folder.join("v/a")).unwrap(), "2");
+    }
+
+    #[test]
     fn content_is_replaced_atomically() {
         let pod = tempfile::tempdir().unwrap();
         let volume = pod.path().join(FOLDER).join("v");
