@@ -120,7 +120,7 @@ impl CertificateKeeper {
     }
 
     fn serving_path(&self) -> PathBuf {
-        self.context.state.with_added_extension("serving")
+        self.context.files.state.with_added_extension("serving")
     }
 
     /// Takes up the certificate of an earlier run, if it is for this address and not due.
@@ -144,7 +144,7 @@ impl CertificateKeeper {
 
 #[cfg(test)]
 mod tests {
-    use super::super::node_context::JoinedFacts;
+    use super::super::node_context::{JoinedFacts, NodeFiles, NodeTraits};
     use super::*;
     use crate::client::{ApiClient, ServerConfig};
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -161,8 +161,12 @@ mod tests {
         let state = folder.path().join("state.db");
         let keeper = |address: &str| {
             let client = ApiClient::new(ServerConfig::new("https://10.0.0.9:6443").unwrap()).unwrap();
-            let facts = JoinedFacts::new("n", (false, false), Box::new(|_| {}));
-            let context = NodeContext::new(facts, (state.clone(), folder.path().join("node")), client);
+            let facts = JoinedFacts::new("n", NodeTraits::default(), Box::new(|_| {}));
+            let context = NodeContext::new(
+                facts,
+                NodeFiles { state: state.clone(), identity: folder.path().join("node") },
+                client,
+            );
             CertificateKeeper::new(Arc::new(context), address.to_owned(), Box::new(|_| {}))
         };
         let first = keeper("10.0.0.1");

@@ -112,7 +112,7 @@ fn put(copy: &mut CopyTxn<'_>, facts: &JoinedFacts, source: &str, object: Object
             }
             merge::merge_pod(object, local.as_ref())
         }
-        NODES => merge::merge_node(object, local.as_ref(), facts.is_simulated),
+        NODES => merge::merge_node(object, local.as_ref(), facts.traits.is_simulated),
         _ => merge::copy(object),
     };
     copy.put_over(kind, &key, merged, local.as_ref())

@@ -46,7 +46,7 @@ struct WriteFailure {
 impl Mirror {
     /// Opens the node's state. Reads nothing yet.
     pub fn open(context: Arc<NodeContext>) -> Result<Mirror, String> {
-        let api = Api::open(&context.state, OpenMode::Existing, "mirror").map_err(|error| error.to_string())?;
+        let api = Api::open(&context.files.state, OpenMode::Existing, "mirror").map_err(|error| error.to_string())?;
         let (reflectors, client_number) = context.reflectors();
         let copy = NodeCopy::new(context.facts.clone());
         Ok(Mirror { context, api, reflectors, client_number, copy, failure: None })

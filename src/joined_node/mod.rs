@@ -41,7 +41,7 @@ use certificates::CertificateKeeper;
 use client_reviews::ClientReviews;
 use discovery::JoinTarget;
 use identity::{CLIENT_SIGNER, NodeCertificateRequest, WaitForSignature};
-use node_context::{JoinedFacts, NodeContext};
+use node_context::{JoinedFacts, NodeContext, NodeFiles, NodeTraits};
 pub use pod_network::NodeNetwork;
 use registration::Heartbeat;
 use ring::digest::{SHA256, digest};
@@ -128,9 +128,9 @@ pub fn join(target: Option<&JoinTarget>, mut machine: JoiningMachine, log: NodeL
             registered.uid().to_owned()
         }
     };
-    let kinds = (machine.capacity.link_address.is_some(), machine.is_simulated);
-    let facts = JoinedFacts::new(&machine.capacity.name, kinds, log);
-    let context = NodeContext::new(facts, (machine.state.clone(), identity), client);
+    let traits = NodeTraits { is_linked: machine.capacity.link_address.is_some(), is_simulated: machine.is_simulated };
+    let facts = JoinedFacts::new(&machine.capacity.name, traits, log);
+    let context = NodeContext::new(facts, NodeFiles { state: machine.state.clone(), identity }, client);
     JoinedNode::start(Arc::new(context), &uid, (machine.capacity, network))
 }
 
@@ -292,7 +292,7 @@ impl JoinedNode {
 
 /// Returns a reader of the Node's status in the node's own state.
 fn node_status(context: &NodeContext) -> Result<Box<dyn FnMut() -> Option<Value> + Send>, String> {
-    let api = Api::open(&context.state, OpenMode::Existing, "heartbeat").map_err(|error| error.to_string())?;
+    let api = Api::open(&context.files.state, OpenMode::Existing, "heartbeat").map_err(|error| error.to_string())?;
     let key = Key::new(Resource("nodes"), "", &context.node);
     Ok(Box::new(move || {
         let stored = api.read(|snapshot| snapshot.get(&key)).ok()??;

@@ -21,19 +21,34 @@ pub type NodeLog = Box<dyn Fn(&str) + Send + Sync>;
 pub struct JoinedFacts {
     /// The node's name.
     pub node: String,
-    /// Whether the machine is linked with others.
-    pub is_linked: bool,
-    /// Whether the node runs no processes.
-    pub is_simulated: bool,
+    /// Its traits.
+    pub traits: NodeTraits,
     /// The pods of the node as the server has them.
     pub pods: ServerPods,
     log: NodeLog,
 }
 
+/// Traits of a joined node. By default it is a real one without links.
+#[derive(Clone, Copy, Default)]
+pub struct NodeTraits {
+    /// Whether the machine is linked with others.
+    pub is_linked: bool,
+    /// Whether the node runs no processes.
+    pub is_simulated: bool,
+}
+
+/// Files of a joined node.
+pub struct NodeFiles {
+    /// The node's own state file.
+    pub state: PathBuf,
+    /// The file with the node's certificate.
+    pub identity: PathBuf,
+}
+
 impl JoinedFacts {
     /// Knows no pod yet.
-    pub fn new(node: &str, (is_linked, is_simulated): (bool, bool), log: NodeLog) -> JoinedFacts {
-        JoinedFacts { node: node.to_owned(), is_linked, is_simulated, pods: ServerPods::default(), log }
+    pub fn new(node: &str, traits: NodeTraits, log: NodeLog) -> JoinedFacts {
+        JoinedFacts { node: node.to_owned(), traits, pods: ServerPods::default(), log }
     }
 
     /// Logs a line for users.
@@ -51,10 +66,8 @@ pub struct NodeContext {
     pub facts: Arc<JoinedFacts>,
     /// The node's name.
     pub node: String,
-    /// The node's own state file.
-    pub state: PathBuf,
-    /// The file with the node's certificate.
-    pub identity: PathBuf,
+    /// Its files.
+    pub files: NodeFiles,
     /// Tokens for pods.
     pub tokens: IssuedTokens,
     /// The problems that were logged last.
@@ -67,12 +80,11 @@ pub struct NodeContext {
 
 impl NodeContext {
     /// Makes the shared state.
-    pub fn new(facts: JoinedFacts, (state, identity): (PathBuf, PathBuf), client: ApiClient) -> NodeContext {
+    pub fn new(facts: JoinedFacts, files: NodeFiles, client: ApiClient) -> NodeContext {
         NodeContext {
             node: facts.node.clone(),
             facts: Arc::new(facts),
-            state,
-            identity,
+            files,
             tokens: IssuedTokens::default(),
             logged: Mutex::default(),
             client_number: AtomicU64::new(0),
@@ -89,7 +101,7 @@ impl NodeContext {
     /// Uses another certificate from now on.
     pub fn renew(&self, key: TlsClientKey) -> Result<(), String> {
         let config: ServerConfig = identity::with_key(self.client().config(), key);
-        identity::store(&self.identity, &config, &self.node)?;
+        identity::store(&self.files.identity, &config, &self.node)?;
         let client: ClientResult<ApiClient> = ApiClient::new(config);
         *self.lock() = client.map_err(|error| error.to_string())?;
         self.client_number.fetch_add(1, Ordering::Relaxed);

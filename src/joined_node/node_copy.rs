@@ -89,7 +89,7 @@ impl NodeCopy {
         let node = &self.facts.node;
         watches.start(PODS, &format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"));
         watches.start(NODES, &format!("/api/v1/nodes?fieldSelector=metadata.name%3D{node}"));
-        if self.facts.is_linked {
+        if self.facts.traits.is_linked {
             watches.start(LINKED_NODES, "/api/v1/nodes");
         }
         for (name, path) in COLLECTIONS {
@@ -155,7 +155,7 @@ impl NodeCopy {
     /// Starts to copy the pods of other machines when there is a NetworkPolicy, which selects pods by their labels.
     fn note_policies(&mut self, watches: &mut dyn CollectionWatches, writes: &[NamedChange]) {
         let has_policy = writes.iter().any(|(source, change)| **source == *POLICIES && change.brings_any());
-        if has_policy && self.facts.is_linked {
+        if has_policy && self.facts.traits.is_linked {
             let node = &self.facts.node;
             watches.start(LINKED_PODS, &format!("/api/v1/pods?fieldSelector=spec.nodeName!%3D{node}"));
         }

@@ -247,6 +247,7 @@ fn pod_path(key: &Key) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node_context::NodeTraits;
     use super::super::stored_copy;
     use super::*;
     use crate::apiserver::{Api, WriteOptions, create};
@@ -286,7 +287,7 @@ mod tests {
 
     impl Scene {
         fn new() -> Scene {
-            let facts = Arc::new(JoinedFacts::new("n", (false, false), Box::new(|_| {})));
+            let facts = Arc::new(JoinedFacts::new("n", NodeTraits::default(), Box::new(|_| {})));
             let mut api = Api::in_memory("kubelet").unwrap();
             let mut copy = stored_copy::begin(api.store_mut().write(Duration::from_secs(1)).unwrap());
             stored_copy::ensure_namespace(&mut copy, "default").unwrap();

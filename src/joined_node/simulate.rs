@@ -3,7 +3,7 @@
 //!
 //! Start reading at [`SimulatedLink`].
 
-use super::node_context::JoinedFacts;
+use super::node_context::{JoinedFacts, NodeTraits};
 use super::node_copy::{CollectionWatches, NodeCopy};
 use super::node_reports::NodeReports;
 pub use super::node_reports::ReportTarget;
@@ -41,7 +41,7 @@ pub struct SimulatedLink {
 impl SimulatedLink {
     /// Makes the link of a node that has received nothing yet. A new one over the same state simulates a restart of the node.
     pub fn new(node: &str) -> SimulatedLink {
-        let facts = Arc::new(JoinedFacts::new(node, (false, false), Box::new(|_| {})));
+        let facts = Arc::new(JoinedFacts::new(node, NodeTraits::default(), Box::new(|_| {})));
         let mut watched = WatchedCollections::default();
         let mut copy = NodeCopy::new(facts.clone());
         copy.start_watches(&mut watched);

@@ -1,6 +1,6 @@
 //! A server for tests: records requests, and answers them as the test specifies.
 
-use super::node_context::{JoinedFacts, NodeContext};
+use super::node_context::{JoinedFacts, NodeContext, NodeFiles, NodeTraits};
 use crate::client::{ApiClient, ServerConfig};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -43,8 +43,13 @@ impl TestServer {
     pub fn context(&self, folder: &Path) -> (Arc<NodeContext>, Arc<Mutex<Vec<String>>>) {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&lines);
-        let facts = JoinedFacts::new("n", (false, false), Box::new(move |line| log.lock().unwrap().push(line.into())));
-        let context = NodeContext::new(facts, (folder.join("state.db"), folder.join("node")), self.client());
+        let facts =
+            JoinedFacts::new("n", NodeTraits::default(), Box::new(move |line| log.lock().unwrap().push(line.into())));
+        let context = NodeContext::new(
+            facts,
+            NodeFiles { state: folder.join("state.db"), identity: folder.join("node") },
+            self.client(),
+        );
         (Arc::new(context), lines)
     }
 

@@ -33,7 +33,7 @@ pub struct Upstream {
 impl Upstream {
     /// Opens the node's state; sends nothing yet.
     pub fn open(context: Arc<NodeContext>) -> Result<Upstream, String> {
-        let api = Api::open(&context.state, OpenMode::Existing, "upstream").map_err(|error| error.to_string())?;
+        let api = Api::open(&context.files.state, OpenMode::Existing, "upstream").map_err(|error| error.to_string())?;
         let revision = api.read(|snapshot| snapshot.revision()).map_err(|status| status.message)?;
         let hint = watch_hint(api.store());
         let reports = NodeReports::new(context.facts.clone(), revision);
