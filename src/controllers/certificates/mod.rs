@@ -14,7 +14,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-const ROOT: &str = "certificatesigningrequests.certificates.k8s.io";
+/// The resource.
+pub const ROOT: &str = "certificatesigningrequests.certificates.k8s.io";
 
 /// Adds a condition that is true since now.
 fn add_condition(request: &mut Object, condition_type: &str, reason: &str, message: &str, now: Time) {
@@ -27,7 +28,7 @@ fn add_condition(request: &mut Object, condition_type: &str, reason: &str, messa
     request.set(&["status", "conditions"], conditions);
 }
 
-fn is_issued(request: &Object) -> bool {
+pub fn is_issued(request: &Object) -> bool {
     request.text(&["status", "certificate"]).is_some_and(|certificate| !certificate.is_empty())
 }
 

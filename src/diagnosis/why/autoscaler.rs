@@ -3,7 +3,7 @@
 use super::relations::target;
 use super::remedy::in_namespace;
 use super::{CauseLink, ControlPlaneState, ConvergenceState, name};
-use crate::object::{Object, Selector, Time, time};
+use crate::object::{Object, Selector, Time, format_count, time};
 use crate::world::{Row, World};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
     let (current, desired) = (count("currentReplicas"), count("desiredReplicas"));
     let link = CauseLink {
         wanted: "as many pods as its metrics ask for".into(),
-        seen: format!("{current} pods, wants {desired}"),
+        seen: format!("{}, wants {desired}", format_count(current, "pod")),
         ..CauseLink::from_row(row)
     };
     if object.items(&["status", "conditions"]).is_empty() {
@@ -38,7 +38,10 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
                     format!("set resources.requests.{resource} of container {container}: usage is measured against it");
                 return CauseLink { error: Some(error), ..link }.stuck(next);
             }
-            CauseLink { seen: format!("{current} pods; the usage of simulated pods is not known"), ..link }
+            CauseLink {
+                seen: format!("{}; the usage of simulated pods is not known", format_count(current, "pod")),
+                ..link
+            }
         }
         Some(unable) => {
             let error = format!("{}: {}", text(unable, "reason"), text(unable, "message"));
@@ -54,13 +57,24 @@ pub fn link(world: &World, row: &Row, plane: &ControlPlaneState) -> CauseLink {
                         plane.correct(world, row)
                     )
                 }
-                _ => format!("check its metrics: kloop describe {me}{namespace_flag}"),
+                _ => request_remedy(world, row, &object)
+                    .unwrap_or_else(|| format!("check its metrics: kloop describe {me}{namespace_flag}")),
             };
             link.stuck_if(!is_new(unable, world.now), || next)
         }
         None if current != desired => CauseLink { state: ConvergenceState::Converging, ..link },
         None => link,
     }
+}
+
+/// The command that sets a missing request, against which an autoscaler measures usage.
+fn request_remedy(world: &World, row: &Row, scaler: &Object) -> Option<String> {
+    let (resource, container, _) = find_missing_request(world, row, scaler)?;
+    let (target, namespace_flag) = (name(&target(world, row)?.key), in_namespace(&row.key));
+    Some(format!(
+        "set the request that usage is measured against: kloop set resources {target}{namespace_flag} -c {container} \
+         --requests={resource}=AMOUNT"
+    ))
 }
 
 /// A container without a request for the measured resource: the resource, the container, its pod.

@@ -4,8 +4,10 @@ use super::relations::{DEPTH, owners, target};
 use super::remedy::{advice, in_namespace};
 use super::{
     CauseChain, CauseLink, ControlPlaneState, ConvergenceState, LastActivity, api_service, autoscaler, container,
-    disruption, dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service, workload,
+    disruption, dry_run, image, ingress, last_activity, needs, node, plane_link, pod, row_name, service,
+    signing_request, workload,
 };
+use crate::controllers::certificates;
 use crate::controllers::namespace::CONTENT_FAILURE;
 use crate::controllers::pv_binder;
 use crate::diagnosis::convergence;
@@ -59,6 +61,7 @@ fn link(world: &mut World, row: &Arc<Row>, plane: &ControlPlaneState) -> CauseLi
         api_service::ROOT => api_service::link(world, row, plane),
         autoscaler::ROOT => autoscaler::link(world, row, plane),
         disruption::ROOT => disruption::link(world, row, plane),
+        certificates::ROOT => signing_request::link(world, row, plane),
         crate::kinds::image::RESOURCE => image::link(world, row, plane),
         _ => workload::link(world, row, plane),
     };

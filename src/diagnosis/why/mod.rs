@@ -24,6 +24,7 @@ mod pod;
 mod relations;
 mod remedy;
 mod service;
+mod signing_request;
 mod workload;
 
 #[cfg(test)]
@@ -224,18 +225,21 @@ impl CauseChain {
             (Some(cause), None) => cause,
             (None, Some(run)) => format!("run: {run}"),
             (None, None) if self.state() == ConvergenceState::Converged => {
-                // A converged object may still have a remedy; the exit of a finished container is history.
-                let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
-                below.find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
+                self.current_links().find_map(|link| link.next.clone()).unwrap_or_else(|| self.nothing())
             }
             (None, None) => {
                 // A link of an object in progress may name what it waits for.
-                let mut below = self.links[self.place.min(self.links.len())..].iter().filter(|link| link.log.is_none());
-                let waits =
-                    below.find_map(|link| link.next.clone().filter(|_| link.state == ConvergenceState::Converging));
-                waits.unwrap_or_else(|| "wait, it is in progress".into())
+                let mut below = self.current_links().filter(|link| link.state == ConvergenceState::Converging);
+                below.find_map(|link| link.next.clone()).unwrap_or_else(|| "wait, it is in progress".into())
             }
         }
+    }
+
+    /// The links whose remedies count: those of the object and of the objects below it. The exit of a finished container below it is
+    /// history.
+    fn current_links(&self) -> impl Iterator<Item = &CauseLink> {
+        let below = self.links.iter().enumerate().skip(self.place);
+        below.filter(|(place, link)| *place == self.place || link.log.is_none()).map(|(_, link)| link)
     }
 
     /// The text for an object with nothing to do, and since when no control plane runs.

@@ -103,13 +103,23 @@ pub fn claim(world: &mut World, row: &Row, plane: &ControlPlaneState) -> CauseLi
     let waits = storage::is_awaiting_consumer(world, row, &object) && !is_given_up(world, row);
     let link = with_dry_run(world, row, CauseLink { state: ConvergenceState::Converging, ..link }, plane);
     let is_due = link.seen.contains("; due: ");
-    let link =
-        CauseLink { error: link.error.or_else(|| Some(waits_for(world, row))).filter(|text| !text.is_empty()), ..link };
-    link.stuck_if(!is_due && !waits, || remedy_of_claim(world, &object))
+    let waiting = [waits_for(world, row)].into_iter().filter(|text| !text.is_empty());
+    let waiting = waiting.chain(missing_class(world, &object)).collect::<Vec<_>>().join("; ");
+    let link = CauseLink { error: link.error.or(Some(waiting)).filter(|text| !text.is_empty()), ..link };
+    link.stuck_if(!is_due && !waits, || remedy_of_claim(world, row, &object))
+}
+
+/// Says that the class of a claim does not exist. A claim may have a class that exists only by its name, for volumes that users apply.
+fn missing_class(world: &World, claim: &Object) -> Option<String> {
+    // A claim that names its volume needs no class.
+    let class = claim.text(&["spec", "storageClassName"]).filter(|class| !class.is_empty());
+    let class = class.filter(|_| storage::volume_of(claim).is_none());
+    let missing = class.filter(|_| storage::class_of(world, claim).is_none());
+    missing.map(|class| format!("StorageClass {class:?} does not exist"))
 }
 
 /// Returns how a claim gets a volume.
-fn remedy_of_claim(world: &World, claim: &Object) -> String {
+fn remedy_of_claim(world: &World, row: &Row, claim: &Object) -> String {
     if let Some(name) = storage::volume_of(claim) {
         return match world.find(storage::VOLUMES, "", name) {
             None => format!(
@@ -130,13 +140,29 @@ fn remedy_of_claim(world: &World, claim: &Object) -> String {
     let provisioner = storage::class_of(world, claim).map(|class| class.text(&["provisioner"]).map(str::to_owned));
     match provisioner {
         None if class.is_empty() => volume,
-        None => format!("name an existing class (kloop get storageclass), or {volume}"),
+        None => {
+            let (me, namespace_flag) = (&row.key.name, in_namespace(&row.key));
+            format!(
+                "apply the StorageClass {class:?}, or delete the claim (kloop delete pvc/{me}{namespace_flag}) and apply it with \
+                 {}, or {volume}",
+                existing_classes(world)
+            )
+        }
         Some(Some(name)) if name != LOCAL_DRIVER && !name.starts_with(storage::BUILT_IN_PROVISIONERS) => {
             format!("check that the provisioner {name} runs, or {volume}")
         }
         Some(_) => volume,
     }
 }
+
+/// Names the classes that a claim can have: `storageClassName: local`.
+fn existing_classes(world: &World) -> String {
+    let names: Vec<&str> = world.list(storage::CLASSES).map(|class| &*class.key.name).take(MAX_NAMED_CLASSES).collect();
+    if names.is_empty() { "an existing class".into() } else { format!("storageClassName: {}", names.join(" or ")) }
+}
+
+/// Maximum number of classes to name.
+const MAX_NAMED_CLASSES: usize = 3;
 
 /// The link of a bound claim that requests more storage than it has.
 fn growing_claim(
@@ -260,5 +286,12 @@ fn source(
         prerequisite: Some(key.clone()),
         ..CauseLink::default()
     };
-    Some(link.stuck(format!("add the key {missing:?}: {}", plane.correct(world, row))))
+    let field = if *resource == "secrets" { "stringData" } else { "data" };
+    let add = if plane.is_preview || !row.owners.is_empty() {
+        plane.correct(world, row)
+    } else {
+        let me = super::name(&key);
+        format!("kloop patch {me}{namespace_flag} --type=merge -p '{{\"{field}\":{{\"{missing}\":\"VALUE\"}}}}'")
+    };
+    Some(link.stuck(format!("add the key {missing:?}: {add}")))
 }

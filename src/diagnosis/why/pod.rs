@@ -2,8 +2,11 @@
 
 use super::ended::known_end;
 use super::last_activity::{last_event_with_reason, port_unavailable};
+use super::relations::owners;
 use super::remedy::in_namespace;
-use super::{CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement};
+use super::{
+    CauseLink, ControlPlaneState, ConvergenceState, StoppedProcess, UnreportedExit, name, placement, row_name,
+};
 use crate::kubelet;
 use crate::object::{Object, time};
 use crate::world::{Row, World};
@@ -97,7 +100,11 @@ fn explain_failure(world: &World, row: &Row, object: &Object, link: CauseLink, p
         });
     };
     let log = Some((row.uid.clone(), name.clone()));
-    CauseLink { error: Some(error), log, ..link }.stuck_if(alone, || {
+    let replaced = owners(world, row).last().map(|owner| {
+        let owner = row_name(owner);
+        format!("read its log (kloop logs {me} -c {name}{namespace_flag}); {owner} replaces its failed pods itself")
+    });
+    CauseLink { error: Some(error), log, next: replaced, ..link }.stuck_if(alone, || {
         next.unwrap_or_else(|| {
             format!("read its log (kloop logs {me} -c {name}{namespace_flag}), then delete it and apply it again")
         })

@@ -75,6 +75,11 @@ pub fn advice(world: &World, row: &Row, message: &str, plane: &ControlPlaneState
     if let Some(webhook) = read_name_after(message, "failed calling webhook \"") {
         return start_webhook(world, webhook.trim_end_matches('"'));
     }
+    if let Some(class) = read_name_after(message, "no PriorityClass with name ") {
+        return format!(
+            "create it: kloop create priorityclass {class} --value=1000, or name an existing one (kloop get priorityclass): {correct}"
+        );
+    }
     if message.contains("serviceaccount") || message.contains("service account") {
         let name = missing_account(message).unwrap_or("NAME");
         return format!("create it: kloop create serviceaccount {name}{namespace_flag}");

@@ -7,7 +7,7 @@ use crate::controllers::job;
 use crate::controllers::revisions::REVISION_HASH;
 use crate::diagnosis::convergence;
 use crate::kinds::deployment::DEADLINE_EXCEEDED;
-use crate::object::{Object, Str};
+use crate::object::{Object, Str, format_count};
 use crate::world::{Phase, Row, World};
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn desired_text(row: &Row, object: &Object) -> String {
         "replicasets.apps" | "replicationcontrollers" => format!("{replicas} ready"),
         "daemonsets.apps" => format!("{} updated and available", count_daemons(row, object).unwrap_or(0)),
         "jobs.batch" => match object.int(&["spec", "completions"]) {
-            Some(completions) => format!("{completions} completions"),
+            Some(completions) => format_count(completions, "completion"),
             None => "a completion".into(),
         },
         "cronjobs.batch" => format!("a Job at {}", object.text(&["spec", "schedule"]).unwrap_or_default()),
@@ -155,7 +155,7 @@ fn observed_text(row: &Row, object: &Object) -> String {
                 (field.to_lowercase().contains("number") == is_daemon_set) && (has_update || *word != "updated")
             });
             let told = |(field, word): &(&str, &str)| match count(field) {
-                1 if *word == "pods" => "1 pod".to_owned(),
+                count if *word == "pods" => format_count(count, "pod"),
                 count => format!("{count} {word}"),
             };
             shown.map(told).collect::<Vec<_>>().join(", ")
@@ -205,17 +205,25 @@ fn explain_user_decision(world: &World, row: &Row, object: &Object, link: CauseL
         let text = |field: &str| failed[field].as_str().unwrap_or_default();
         let error = format!("{}: {}", text("reason"), text("message"));
         let next = format!("read its pods' logs (kloop logs {me}{namespace_flag}), then delete it and apply it again");
-        return CauseLink { error: Some(error), log: failed_pod(world, row), ..link }.stuck(next);
+        return CauseLink { error: Some(error), log: failed_pod(world, row).map(|(_, log)| log), ..link }.stuck(next);
+    }
+    if kind == "jobs.batch"
+        && link.state == ConvergenceState::Converging
+        && let Some((pod, log)) = failed_pod(world, row)
+    {
+        let next =
+            format!("wait for its next attempt, or read the log of a failed one: kloop logs {pod}{namespace_flag}");
+        return CauseLink { log: Some(log), next: link.next.or(Some(next)), ..link };
     }
     link
 }
 
-/// Returns the log that explains a failed Job: its newest failed pod, first container.
-fn failed_pod(world: &World, job: &Row) -> Option<(Str, String)> {
+/// Returns the newest failed pod of a Job by name, and the log of its first container.
+fn failed_pod(world: &World, job: &Row) -> Option<(String, (Str, String))> {
     let failed = |pod: &&Arc<Row>| pod.pod().is_some_and(|fields| fields.phase == Phase::Failed);
     let pod = world.controlled("pods", &job.uid).filter(failed).max_by_key(|pod| pod.created)?;
     let container = pod.body().items(&["spec", "containers"]).first()?["name"].as_str()?.to_owned();
-    Some((pod.uid.clone(), container))
+    Some((name(&pod.key), (pod.uid.clone(), container)))
 }
 
 /// Explains a refusal that the status reports.
