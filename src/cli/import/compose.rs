@@ -3,7 +3,10 @@
 //! Never: reads a file; a function of the caller reads env files. Everything that has no counterpart is returned as text.
 //! Start reading at [`convert`].
 
-use super::values::{ComposePort, host_path, pairs, parse_port, parse_volume, quantity, seconds, words};
+use super::mounted_files::{self, MountedFiles};
+use super::values::{
+    ComposePort, check_port, host_path, pairs, parse_port, parse_volume, quantity, seconds, settings, words,
+};
 use crate::object::{Object, scalar_text_or_empty};
 use itertools::Itertools;
 use serde_json::{Map, Value, json};
@@ -11,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Fields of a service that are converted, or whose absence changes nothing.
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 26] = [
     "image",
     "build",
     "command",
@@ -36,10 +39,12 @@ const KNOWN: [&str; 24] = [
     "tty",
     "stdin_open",
     "mem_limit",
+    "secrets",
+    "configs",
 ];
 
 /// Top-level fields that are converted, or that do not affect the containers.
-const KNOWN_TOP: [&str; 4] = ["services", "volumes", "version", "name"];
+const KNOWN_TOP: [&str; 6] = ["services", "volumes", "version", "name", "secrets", "configs"];
 
 /// The manifests of a Compose file.
 #[derive(Debug, Default)]
@@ -54,7 +59,12 @@ pub struct ConvertedCompose {
 pub type ReadEnvFile<'a> = &'a dyn Fn(&str) -> Result<Vec<(String, String)>, String>;
 
 /// Converts a Compose file in this folder, whose variables are filled in.
-pub fn convert(file: &Value, folder: &Path, read_env: ReadEnvFile<'_>) -> Result<ConvertedCompose, String> {
+pub fn convert(
+    file: &Value,
+    folder: &Path,
+    variables: &BTreeMap<String, String>,
+    read_env: ReadEnvFile<'_>,
+) -> Result<ConvertedCompose, String> {
     let Some(services) = file["services"].as_object() else { return Err("it has no services".to_owned()) };
     let mut converted = ConvertedCompose::default();
     for (name, _) in file.as_object().into_iter().flatten() {
@@ -63,15 +73,23 @@ pub fn convert(file: &Value, folder: &Path, read_env: ReadEnvFile<'_>) -> Result
         }
     }
     for (name, service) in services {
-        let mut conversion =
-            ServiceConversion { name: object_name(name), service, services, folder, left_out: Vec::new() };
+        let mut conversion = ServiceConversion {
+            name: object_name(name),
+            service,
+            services,
+            file,
+            folder,
+            variables,
+            left_out: Vec::new(),
+        };
         let objects = conversion.objects(read_env)?;
         converted.left_out.extend(conversion.left_out.iter().map(|line| format!("{name}: {line}")));
         converted.files.insert(conversion.name, objects);
     }
     let claims: Vec<Object> = file["volumes"].as_object().into_iter().flatten().map(|(name, _)| claim(name)).collect();
-    if !claims.is_empty() {
-        converted.files.insert("volumes".to_owned(), claims);
+    let mounted = mounted_files::objects(file, variables, object_name);
+    for (name, objects) in [("volumes", claims), ("files", mounted)].into_iter().filter(|(_, all)| !all.is_empty()) {
+        converted.files.entry(name.to_owned()).or_default().extend(objects);
     }
     Ok(converted)
 }
@@ -93,7 +111,11 @@ struct ServiceConversion<'a> {
     name: String,
     service: &'a Value,
     services: &'a Map<String, Value>,
+    /// The whole file.
+    file: &'a Value,
     folder: &'a Path,
+    /// The variables of the environment.
+    variables: &'a BTreeMap<String, String>,
     left_out: Vec<String>,
 }
 
@@ -104,7 +126,7 @@ impl ServiceConversion<'_> {
                 self.left_out.push(format!("{field} is left out"));
             }
         }
-        let ports = self.ports();
+        let ports = self.ports()?;
         let labels = json!({"app": self.name});
         let replicas =
             [&self.service["scale"], &self.service["deploy"]["replicas"]].iter().find_map(|count| count.as_u64());
@@ -176,7 +198,7 @@ impl ServiceConversion<'_> {
         if !volumes.is_empty() {
             pod["volumes"] = volumes.into();
         }
-        let waits = self.waits();
+        let waits = self.waits()?;
         if !waits.is_empty() {
             pod["initContainers"] = waits.into();
         }
@@ -230,14 +252,21 @@ impl ServiceConversion<'_> {
                 Err(error) => return Err(format!("env_file {name}: {error}")),
             }
         }
-        variables.extend(pairs(&self.service["environment"], ['=', '=']));
+        for (name, value) in settings(&self.service["environment"]) {
+            // As in Compose, a name without a value has that of the environment.
+            match value.or_else(|| self.variables.get(&name).cloned()) {
+                Some(value) => drop(variables.insert(name, value)),
+                None => self.left_out.push(format!("the variable {name} is left out: it has no value, and is not set")),
+            }
+        }
         Ok(variables)
     }
 
-    fn ports(&mut self) -> Vec<ComposePort> {
+    fn ports(&mut self) -> Result<Vec<ComposePort>, String> {
         let mut ports = Vec::new();
         let lists = ["ports", "expose"].map(|field| self.service[field].as_array().cloned().unwrap_or_default());
         for port in lists.iter().flatten() {
+            check_port(port).map_err(|why| format!("services.{}.ports: {why}", self.name))?;
             match parse_port(port) {
                 Some(port) if !ports.contains(&port) => ports.push(port),
                 Some(_) => {}
@@ -250,7 +279,7 @@ impl ServiceConversion<'_> {
             // `expose` names no port of the machine.
             port.published = port.published.filter(|published| *published > 0);
         }
-        ports
+        Ok(ports)
     }
 
     /// Converts the volumes.
@@ -280,11 +309,19 @@ impl ServiceConversion<'_> {
             let memory = json!({"emptyDir": {"medium": "Memory"}});
             converted.add(&format!("tmpfs-{number}"), memory, path, false);
         }
+        let mounted = MountedFiles::read(self.file, self.service, self.folder, object_name);
+        self.left_out.extend(mounted.left_out);
+        for file in mounted.files {
+            converted.add(&file.volume, file.source, &file.path, true);
+            if let (Some(key), Some(mount)) = (file.sub_path, converted.mounts.last_mut()) {
+                mount["subPath"] = key.into();
+            }
+        }
         converted
     }
 
     /// Makes init containers that wait for the services that this one depends on.
-    fn waits(&mut self) -> Vec<Value> {
+    fn waits(&mut self) -> Result<Vec<Value>, String> {
         let depends = &self.service["depends_on"];
         let names: Vec<String> = match depends {
             Value::Array(names) => names.iter().map(scalar_text_or_empty).collect(),
@@ -293,7 +330,9 @@ impl ServiceConversion<'_> {
         };
         let mut waits = Vec::new();
         for name in names {
-            let Some(service) = self.services.get(&name) else { continue };
+            let Some(service) = self.services.get(&name) else {
+                return Err(format!("service {:?} depends on undefined service {name:?}", self.name));
+            };
             let host = object_name(&name);
             let lists = ["ports", "expose"].map(|field| service[field].as_array().cloned().unwrap_or_default());
             match lists.iter().flatten().find_map(parse_port) {
@@ -307,7 +346,7 @@ impl ServiceConversion<'_> {
                 None => self.left_out.push(format!("depends_on {name} is left out: {name} names no port to wait for")),
             }
         }
-        waits
+        Ok(waits)
     }
 
     fn probe(&mut self) -> Option<Value> {
@@ -416,7 +455,7 @@ mod tests {
             "web.env" => Ok(vec![("A".to_owned(), "file".to_owned()), ("B".to_owned(), "file".to_owned())]),
             _ => Err("no such file".to_owned()),
         };
-        convert(&file, Path::new("/app"), &read).unwrap()
+        convert(&file, Path::new("/app"), &[("SET".to_owned(), "1".to_owned())].into(), &read).unwrap()
     }
 
     #[test]
@@ -479,6 +518,49 @@ mod tests {
         assert_eq!(found.files["task"][0].0["kind"], "Job");
         let known_by_name = &found.files["idle"][1].0["spec"];
         assert_eq!(*known_by_name, json!({"clusterIP": "None", "selector": {"app": "idle"}}), "it has no port");
-        assert!(convert(&json!({}), Path::new("/"), &|_| Ok(Vec::new())).is_err());
+        assert_eq!(refusal(json!({})), "it has no services");
+    }
+
+    fn refusal(file: Value) -> String {
+        convert(&file, Path::new("/"), &BTreeMap::new(), &|_| Ok(Vec::new())).unwrap_err()
+    }
+
+    #[test]
+    fn ports_and_dependencies_are_checked() {
+        let refused = |web: Value| refusal(json!({"services": {"web": web}}));
+        let range = "is not a port: write a number from 1 to 65535";
+        assert_eq!(
+            refused(json!({"image": "i", "ports": ["8080:70000"]})),
+            format!("services.web.ports: 70000 {range}")
+        );
+        assert_eq!(refused(json!({"image": "i", "ports": [{"target": 0}]})), format!("services.web.ports: 0 {range}"));
+        let undefined = "service \"web\" depends on undefined service \"db\"";
+        assert_eq!(refused(json!({"image": "i", "depends_on": ["db"]})), undefined);
+    }
+
+    #[test]
+    fn variable_without_a_value_has_that_of_the_environment() {
+        for environment in [json!(["SET", "UNSET", "EMPTY="]), json!({"SET": null, "UNSET": null, "EMPTY": ""})] {
+            let found = converted(json!({"services": {"web": {"image": "i", "environment": environment}}}));
+            let container = &found.files["web"][0].0["spec"]["template"]["spec"]["containers"][0];
+            assert_eq!(container["env"], json!([{"name": "EMPTY", "value": ""}, {"name": "SET", "value": "1"}]));
+            assert_eq!(found.left_out, ["web: the variable UNSET is left out: it has no value, and is not set"]);
+        }
+    }
+
+    #[test]
+    fn secret_is_a_mounted_file() {
+        let web = json!({"image": "i", "secrets": ["pass"], "configs": ["conf"]});
+        let found = converted(json!({
+            "services": {"web": web}, "secrets": {"pass": {"file": "p"}}, "configs": {"conf": {"content": "a"}},
+        }));
+        assert_eq!(found.left_out, [""; 0]);
+        let spec = &found.files["web"][0].0["spec"]["template"]["spec"];
+        let mounts = json!([
+            {"name": "secret-pass", "mountPath": "/run/secrets/pass", "readOnly": true},
+            {"name": "configmap-conf", "mountPath": "/conf", "readOnly": true, "subPath": "conf"},
+        ]);
+        assert_eq!(spec["containers"][0]["volumeMounts"], mounts);
+        assert_eq!(found.files["files"][0].0["data"], json!({"conf": "a"}));
     }
 }

@@ -3,6 +3,7 @@
 //! Never: leaves a field out without saying so. Start reading at [`compose::convert`], which is pure; this module reads and writes files.
 
 mod compose;
+mod mounted_files;
 mod substitute;
 mod values;
 
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 ///
 /// A service becomes a Deployment, or a Job if it is not to be restarted, and a Service for its ports. Named volumes become
 /// persistent volume claims, bind mounts hostPath volumes, health checks readiness probes, and depends_on init containers that
-/// wait for a port. A published port answers at localhost, as with Compose. Variables are filled in from the environment and from
-/// the file .env.
+/// wait for a port. Secrets and configs become mounted files. A published port answers at localhost, as with Compose. Variables are
+/// filled in from the environment and from the file .env.
 #[derive(clap::Args)]
 #[command(
     override_usage = "compose.yaml [--output DIRECTORY]",
@@ -54,12 +55,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         return Err(refused(format!("expected one document, found {}", documents.len())));
     };
     let mut missing = Vec::new();
-    let file = substitute::fill_in(&document.value, &variables, &mut missing);
+    let file = substitute::fill_in(&document.value, &variables, &mut missing).map_err(refused)?;
     let read_env = |name: &str| {
         let text = input::read_to_string(folder.join(name)).map_err(io_error_text)?;
         Ok(substitute::parse_env_file(&text))
     };
-    let converted = compose::convert(&file, &folder, &read_env).map_err(refused)?;
+    let converted = compose::convert(&file, &folder, &variables, &read_env).map_err(refused)?;
     let left_out = missing.iter().map(|name| format!("the variable {name} is not set: it is empty"));
     let left_out: Vec<String> = left_out.chain(converted.left_out).collect();
     write(&args, context, &converted.files)?;

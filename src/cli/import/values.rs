@@ -68,6 +68,36 @@ pub fn pairs(value: &Value, signs: [char; 2]) -> Vec<(String, String)> {
     }
 }
 
+/// Returns the settings of a map, or of a list of texts `NAME=VALUE`; `None` for a name without a value.
+pub fn settings(value: &Value) -> Vec<(String, Option<String>)> {
+    let given = |value: &Value| (!value.is_null()).then(|| scalar_text_or_empty(value));
+    match value {
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), given(value))).collect(),
+        Value::Array(items) => {
+            let split = |item: &Value| {
+                let text = scalar_text_or_empty(item);
+                match text.split_once('=') {
+                    Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                    None => (text, None),
+                }
+            };
+            items.iter().map(split).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Refuses a number that is not a port. A published port may be 0, for any free one.
+pub fn check_port(value: &Value) -> Result<(), String> {
+    let Some(port) = parse_port(value) else { return Ok(()) };
+    let is_wrong = |number: u64, least: u64| !(least..=u64::from(u16::MAX)).contains(&number);
+    let wrong = Some(port.target).filter(|target| is_wrong(*target, 1));
+    match wrong.or(port.published.filter(|published| is_wrong(*published, 0))) {
+        Some(number) => Err(format!("{number} is not a port: write a number from 1 to 65535")),
+        None => Ok(()),
+    }
+}
+
 /// Parses a port: a number, `8080:80/udp`, `127.0.0.1:8080:80`, or a map. `None` for ranges.
 pub fn parse_port(value: &Value) -> Option<ComposePort> {
     if value.is_object() {
