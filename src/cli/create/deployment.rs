@@ -1,6 +1,8 @@
 //! `kloop create deployment`.
 
 use super::generate::GeneratorFlags;
+use crate::apiserver::api;
+use crate::apiserver::rules::names;
 use crate::cli::{CliResult, CommandContext, Failure};
 use serde_json::{Value, json};
 
@@ -46,9 +48,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let mut containers: Vec<Value> = Vec::new();
     for image in &args.image {
-        let used_names: Vec<String> =
-            containers.iter().filter_map(|container| Some(container["name"].as_str()?.to_owned())).collect();
-        let mut container = json!({"image": image, "name": container_name(image, &used_names), "resources": {}});
+        let mut container = json!({"image": image, "name": container_name(image, api::random), "resources": {}});
         if !args.command.is_empty() {
             container["command"] = args.command.clone().into();
         }
@@ -69,18 +69,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     args.generate.create(context, body, Some("deployment"))
 }
 
-/// Returns a container name from an image: its last part without tag and digest, made unique.
-fn container_name(image: &str, used_names: &[String]) -> String {
+/// Returns a container name from an image, as kubectl does: its last part without tag and digest. A name with dots or underscores gets
+/// dashes for them, and random letters.
+fn container_name(image: &str, random: impl FnOnce() -> u64) -> String {
     let last = image.rsplit('/').next().unwrap_or(image);
     let bare = last.split(['@', ':']).next().unwrap_or(last);
-    let sane: String = bare
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
-        .collect();
-    let sane = sane.trim_matches('-').to_owned();
-    let free = |name: &String| !used_names.contains(name);
-    let numbered = (1..).map(|number| format!("{sane}-{number}"));
-    std::iter::once(sane.clone()).chain(numbered).find(free).unwrap_or_default()
+    if !bare.contains(['.', '_']) {
+        return bare.to_owned();
+    }
+    names::generate(&format!("{}-", bare.replace(['.', '_'], "-")), random())
 }
 
 #[cfg(test)]
@@ -93,10 +90,11 @@ mod tests {
             ("nginx:1", "nginx"),
             ("registry.example:5000/a/web:1", "web"),
             ("nginx@sha256:0123", "nginx"),
-            ("./My_Server", "my-server"),
+            // The API server refuses the name.
+            ("Foo", "Foo"),
+            ("a/b_c.d:1", "b-c-d-bbbbb"),
         ] {
-            assert_eq!(container_name(image, &[]), expected);
+            assert_eq!(container_name(image, || 0), expected);
         }
-        assert_eq!(container_name("a/web:2", &["web".into()]), "web-1");
     }
 }
