@@ -1,6 +1,6 @@
 //! `kloop attach`: connects the terminal to a running container. This needs no control plane.
 
-use super::cluster::one_pod::{self, SessionFlags, SessionOptions};
+use super::cluster::one_pod::{self, DetachFlag, SessionFlags, SessionOptions};
 use super::cluster::server_session::{self, ServerSession};
 use super::logs::lines::{LineStyle, LineWriter};
 use super::logs::streams::{LogPlace, copy_log};
@@ -35,6 +35,8 @@ pub struct Args {
     words: Vec<String>,
     #[command(flatten)]
     session: SessionFlags,
+    #[command(flatten)]
+    detach: DetachFlag,
 }
 
 /// Runs the verb.
@@ -50,9 +52,10 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             ));
         }
     };
+    let options = SessionOptions { detach: args.detach.parse()?, ..args.session.options() };
     let (pod, container) = args.session.find(word, "attach", context)?;
-    admit(&pod, &container, args.session.options(), context)?;
-    match attach_session(&pod, &container, args.session.options(), false, context)? {
+    admit(&pod, &container, options, context)?;
+    match attach_session(&pod, &container, options, false, context)? {
         AttachResult::Done => Ok(()),
         AttachResult::Missing => Err(Failure::plain(session::session_not_possible(&container))),
     }
@@ -95,8 +98,9 @@ pub fn attach_session(
     // If the container was started for this session, end of input closes its stdin, and the session
     // waits for the remaining output.
     let types_end = replay && has("tty") && streams.stdin && !streams.terminal;
-    let mode = AttachMode { streams, replay, types_end };
-    let session = ServerSession { pod, container, subresource: "attach", command: &[], streams };
+    let detach = options.detach;
+    let mode = AttachMode { streams, replay, types_end, detach };
+    let session = ServerSession { pod, container, subresource: "attach", command: &[], streams, detach: Some(detach) };
     let tell = |context: &mut CommandContext| {
         if !options.quiet {
             context.print_notice(PROMPT);

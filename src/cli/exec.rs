@@ -84,7 +84,7 @@ fn run_in(
     streams: SessionStreams,
     context: &mut CommandContext,
 ) -> CliResult {
-    let session = ServerSession { pod, container, subresource: "exec", command, streams };
+    let session = ServerSession { pod, container, subresource: "exec", command, streams, detach: None };
     let end = match server_session::run(context, &session, || ()) {
         Some(ended) => ended?,
         None => {

@@ -1,7 +1,7 @@
 //! `kloop run`: creates a pod from flags, and can attach to it.
 
 use super::cluster::deadline::Deadline;
-use super::cluster::one_pod::SessionOptions;
+use super::cluster::one_pod::{DetachFlag, SessionOptions};
 use super::command_line::dry_run::DryRun;
 use super::command_line::flags;
 use super::command_line::flags::DeletionFlags;
@@ -94,6 +94,8 @@ pub struct Args {
     /// Allocate a TTY for the container in the pod.
     #[arg(short, long)]
     tty: bool,
+    #[command(flatten)]
+    detach: DetachFlag,
     /// If true, wait for the Pod to start running, and then attach to the Pod as if 'kloop attach ...' were called. Default false,
     /// unless '-i/--stdin' is set, in which case the default is true. With '--restart=Never' the exit code of the container
     /// process is returned.
@@ -227,7 +229,7 @@ fn check_attach(args: &Args, attaches: bool, context: &mut CommandContext) -> Cl
 fn attach_when_started(args: &Args, pod: &Object, context: &mut CommandContext) -> CliResult {
     let pod = wait_until(args, pod, context, |pod| has_ended(pod) || pod.has_condition("Ready"))?;
     let container = pod.items(&["spec", "containers"]).first().and_then(|container| container["name"].as_str());
-    let options = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet };
+    let options = SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet, detach: args.detach.parse()? };
     attach::attach_from_start(&pod, container.unwrap_or_default(), options, context)?;
     let once = pod.text(&["spec", "restartPolicy"]).filter(|policy| *policy != "Always");
     let Some(policy) = once.filter(|_| !args.leave_stdin_open) else { return Ok(()) };

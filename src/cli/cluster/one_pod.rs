@@ -14,7 +14,7 @@ use crate::joined_node;
 use crate::kinds::{self, Kind, KindRegistry};
 use crate::object::{Key, Object, Time, time};
 use crate::reconcile::node::MACHINE;
-use crate::runtime::session::{self, SessionStreams};
+use crate::runtime::session::{self, DEFAULT_DETACH_KEYS, DetachKeys, SessionStreams};
 use jiff::SignedDuration;
 use serde_json::Value;
 use std::time::Duration;
@@ -73,7 +73,25 @@ impl SessionFlags {
 
     /// Returns the options of the session.
     pub fn options(&self) -> SessionOptions {
-        SessionOptions { stdin: self.stdin, tty: self.tty, quiet: self.quiet }
+        SessionOptions { stdin: self.stdin, tty: self.tty, quiet: self.quiet, detach: DetachKeys::default() }
+    }
+}
+
+/// `--detach-keys`.
+#[derive(clap::Args)]
+pub struct DetachFlag {
+    /// Override the key sequence for detaching a container.
+    #[arg(long, default_value = DEFAULT_DETACH_KEYS, value_name = "KEYS")]
+    detach_keys: String,
+}
+
+impl DetachFlag {
+    /// Parses the keys.
+    pub fn parse(&self) -> CliResult<DetachKeys> {
+        if self.detach_keys.is_empty() {
+            return Ok(DetachKeys::default());
+        }
+        DetachKeys::parse(&self.detach_keys).map_err(|why| Failure::plain(format!("could not bind detach keys: {why}")))
     }
 }
 
@@ -86,6 +104,8 @@ pub struct SessionOptions {
     pub tty: bool,
     /// Whether to print only the container's output.
     pub quiet: bool,
+    /// The keys that end an attachment, in a terminal.
+    pub detach: DetachKeys,
 }
 
 impl SessionOptions {

@@ -7,9 +7,11 @@ use crate::cli::{CliResult, CommandContext};
 use crate::client::{ApiClient, ChannelSocket, ClientRequest, SocketSender};
 use crate::kinds;
 use crate::object::Object;
-use crate::runtime::session::{SessionEnd, SessionStreams, Terminal, TerminalSize};
+use crate::runtime::session::{DetachKeys, SessionEnd, SessionStreams, Terminal, TerminalSize};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The protocols, the best one first.
@@ -55,6 +57,8 @@ pub struct ServerSession<'a> {
     pub command: &'a [String],
     /// The streams.
     pub streams: SessionStreams,
+    /// The keys that end the session, in a terminal.
+    pub detach: Option<DetachKeys>,
 }
 
 impl ServerSession<'_> {
@@ -84,21 +88,33 @@ pub fn run(
     let client = context.client()?;
     Some(session.open(client).and_then(|socket| {
         ready();
-        copy_streams(client, &socket, session.streams)
+        copy_streams(client, &socket, session.streams, session.detach)
     }))
 }
 
 /// Sends standard input, and prints the outputs, until the server ends the session.
-fn copy_streams(client: &ApiClient, socket: &ChannelSocket, streams: SessionStreams) -> CliResult<SessionEnd> {
+fn copy_streams(
+    client: &ApiClient,
+    socket: &ChannelSocket,
+    streams: SessionStreams,
+    detach: Option<DetachKeys>,
+) -> CliResult<SessionEnd> {
+    let is_detached = Arc::new(AtomicBool::new(false));
     let terminal = streams.terminal.then(Terminal::raw).transpose()?;
     let sender = socket.sender();
     if streams.stdin {
         let (sender, can_close) = (socket.sender(), socket.protocol == PROTOCOLS[0]);
-        std::thread::Builder::new().name("stdin".into()).spawn(move || send_input(&sender, can_close))?;
+        let (keys, is_detached) = (detach.filter(|_| streams.terminal), is_detached.clone());
+        std::thread::Builder::new()
+            .name("stdin".into())
+            .spawn(move || is_detached.store(send_input(&sender, can_close, keys), Ordering::Relaxed))?;
     }
     let mut shown = TerminalSize::default();
     let mut end = None;
     loop {
+        if is_detached.load(Ordering::Relaxed) {
+            return Ok(SessionEnd::Detached);
+        }
         if let Some(terminal) = &terminal {
             if let Some(signal) = terminal.take_end_signal() {
                 return Ok(SessionEnd::Signaled(signal));
@@ -130,8 +146,8 @@ fn print(mut output: impl Write, bytes: &[u8]) -> CliResult {
     Ok(output.flush()?)
 }
 
-/// Sends standard input to its end.
-fn send_input(sender: &SocketSender, can_close: bool) {
+/// Sends standard input to its end, or to the keys that end the session; returns whether these were typed.
+fn send_input(sender: &SocketSender, can_close: bool, mut keys: Option<DetachKeys>) -> bool {
     let mut buffer = vec![0; INPUT_BYTES];
     let mut input = std::io::stdin().lock();
     while let Ok(read) = input.read(&mut buffer) {
@@ -139,12 +155,17 @@ fn send_input(sender: &SocketSender, can_close: bool) {
             if can_close {
                 sender.send(Channel::Close as u8, &[Channel::Stdin as u8]);
             }
-            return;
+            return false;
         }
-        if !sender.send(Channel::Stdin as u8, &buffer[..read]) {
-            return;
+        let (bytes, is_detached) = match &mut keys {
+            Some(keys) => keys.scan(&buffer[..read]),
+            None => (buffer[..read].to_vec(), false),
+        };
+        if is_detached || !bytes.is_empty() && !sender.send(Channel::Stdin as u8, &bytes) {
+            return is_detached;
         }
     }
+    false
 }
 
 /// Reads the Status at the end of a session.

@@ -40,7 +40,7 @@ impl<'a> TarCommand<'a> {
     ) -> CliResult<TarCommand<'a>> {
         let command: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let streams = SessionStreams { stdin, terminal: false };
-        let session = ServerSession { pod, container, subresource: "exec", command: &command, streams };
+        let session = ServerSession { pod, container, subresource: "exec", command: &command, streams, detach: None };
         let socket = session.open(client)?;
         Ok(TarCommand { client, socket, piece: bytes::Bytes::new(), errors: Vec::new(), end: None })
     }

@@ -22,6 +22,7 @@ use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{WriteOptions, read};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, io_error_text, yaml};
+use crate::runtime::session::DetachKeys;
 use serde_json::{Map, Value, json};
 
 /// Debug cluster resources using interactive debugging containers.
@@ -310,7 +311,7 @@ fn attach_when_started(
     attach::attach_from_start(
         &pod,
         container,
-        SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet },
+        SessionOptions { stdin: args.stdin, tty: args.tty, quiet: args.quiet, detach: DetachKeys::default() },
         context,
     )
 }

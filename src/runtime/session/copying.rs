@@ -1,5 +1,6 @@
 //! Copies bytes from one descriptor to another; reads only when the destination has taken everything before.
 
+use super::detach_keys::DetachKeys;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, read, write};
 use std::os::fd::OwnedFd;
@@ -17,6 +18,8 @@ pub struct CopyDirection {
     pub broken: bool,
     /// Whether the destination is a terminal that gets Ctrl-D at the end of the input.
     pub types_end: bool,
+    /// The keys of the source that end the copy.
+    pub detach: Option<DetachKeys>,
     /// Whether the source has ended; Ctrl-D is pending or written.
     has_ended: bool,
     /// Whether the last byte read is not the end of a line.
@@ -31,7 +34,8 @@ impl CopyDirection {
     /// Makes a direction from one descriptor to the other.
     pub fn new(from: OwnedFd, to: OwnedFd, is_output: bool) -> CopyDirection {
         let [over, broken, types_end, has_ended, is_mid_line] = [false; 5];
-        CopyDirection { from, to, pending: Vec::new(), is_output, over, broken, types_end, has_ended, is_mid_line }
+        let (pending, detach) = (Vec::new(), None);
+        CopyDirection { from, to, pending, is_output, over, broken, types_end, detach, has_ended, is_mid_line }
     }
 
     /// Returns the event to wait for.
@@ -51,7 +55,10 @@ impl CopyDirection {
                 Ok(0) | Err(Errno::IO) => self.end(),
                 Ok(read) => {
                     self.is_mid_line = block[read - 1] != b'\n';
-                    self.pending.extend_from_slice(&block[..read]);
+                    match &mut self.detach {
+                        None => self.pending.extend_from_slice(&block[..read]),
+                        Some(keys) => (self.pending, self.has_ended) = keys.scan(&block[..read]),
+                    }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => self.end(),

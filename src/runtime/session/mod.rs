@@ -8,6 +8,7 @@
 
 mod connection;
 mod copying;
+mod detach_keys;
 mod remote;
 mod terminal;
 
@@ -16,6 +17,7 @@ use super::wire::{self, AttachRequest, ShimAnswer, ShimRequest};
 use super::{pty, spawn};
 use connection::{ShimConnection, ended, incompatible_shim, send};
 use copying::CopyDirection;
+pub use detach_keys::{DEFAULT_DETACH_KEYS, DetachKeys};
 pub use remote::{RemoteSession, RequestedStreams, SessionStream, open_attachment, open_command};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -110,6 +112,8 @@ pub struct AttachMode {
     /// For a container with a terminal: the end of our standard input is typed as Ctrl-D, and the outputs are shown until the container
     /// ends. Otherwise the session ends with our standard input.
     pub types_end: bool,
+    /// The keys that end the session, in a terminal.
+    pub detach: DetachKeys,
 }
 
 /// Attaches our standard input, output and error to a running container. Calls `ready` once attached.
@@ -121,7 +125,7 @@ pub fn attach(
     ready: impl FnOnce(),
 ) -> io::Result<SessionEnd> {
     let Some(mut shim) = ShimConnection::connect(state, uid, container)? else { return Ok(SessionEnd::Missing) };
-    let AttachMode { streams, replay, types_end } = joining;
+    let AttachMode { streams, replay, types_end, detach } = joining;
     let mut copies = Vec::new();
     let mut create_pipe = |own: BorrowedFd, is_output: bool| -> io::Result<OwnedFd> {
         let (theirs, copy) = stream_pipe(own, is_output)?;
@@ -132,6 +136,9 @@ pub fn attach(
     let pipes = [input, create_pipe(stdout(), true)?, create_pipe(stderr(), true)?];
     if types_end {
         copies.iter_mut().filter(|copy| !copy.is_output).for_each(|copy| copy.types_end = true);
+    }
+    if streams.terminal {
+        copies.iter_mut().filter(|copy| !copy.is_output).for_each(|copy| copy.detach = Some(detach));
     }
     let attach = AttachRequest { container: container.to_owned(), stdin: streams.stdin, replay };
     shim.send_request(ShimRequest::Attach(attach), pipes)?;
