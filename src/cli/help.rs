@@ -16,9 +16,15 @@ use crate::show::print;
 use crate::show::wrap::{hang, wrap};
 use clap::{Arg, ArgAction, Command};
 use std::any::TypeId;
+use std::io::IsTerminal;
 
-/// Width of pages.
+/// Width of pages in a terminal.
 const WIDTH: usize = 80;
+
+/// Width of pages on standard output: as in kubectl, lines break only in a terminal.
+pub fn output_width() -> usize {
+    if std::io::stdout().is_terminal() { WIDTH } else { usize::MAX }
+}
 
 /// Print the list of flags inherited by all commands.
 #[derive(clap::Args)]
@@ -32,7 +38,7 @@ pub struct OptionsArgs {}
 
 /// Prints the flags that all commands take.
 pub fn print_options(_args: OptionsArgs, context: &mut CommandContext) -> CliResult {
-    context.print(&options(&grammar::command()))
+    context.print(&options(&grammar::command(), output_width()))
 }
 
 /// Returns the verb that a command line names, and its path. Skips `help`, and stops at the first
@@ -68,18 +74,18 @@ fn takes_next_word(verb: &Command, flag: &str) -> bool {
 /// The headings of the main page with their verbs.
 pub type VerbGroups = &'static [(&'static str, &'static [&'static str])];
 
-/// A verb's page; `groups` are for the main page.
-pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
-    let mut text = format!("{}\n", purpose(verb));
+/// A verb's page, as wide as this; `groups` are for the main page.
+pub fn page(path: &[String], verb: &Command, groups: VerbGroups, width: usize) -> String {
+    let mut text = format!("{}\n", purpose(verb, width));
     let aliases: Vec<&str> = std::iter::once(verb.get_name()).chain(verb.get_visible_aliases()).collect();
     if aliases.len() > 1 {
         text.push_str(&format!("\nAliases:\n{}\n", aliases.join(",")));
     }
     if let Some(examples) = verb.get_after_help() {
-        text.push_str(&format!("\nExamples:\n{}\n", indented(&wrap_remarks(&examples.to_string()), "  ")));
+        text.push_str(&format!("\nExamples:\n{}\n", indented(&wrap_remarks(&examples.to_string(), width), "  ")));
     }
-    text.push_str(&verbs(path, verb, groups));
-    let flags: String = flags(verb).filter(|flag| !flag.is_global_set()).map(|flag| entry(path, flag)).collect();
+    text.push_str(&verbs(path, verb, groups, width));
+    let flags: String = flags(verb).filter(|flag| !flag.is_global_set()).map(|flag| entry(path, flag, width)).collect();
     if !flags.is_empty() {
         text.push_str(&format!("\nOptions:\n{}\n", flags.trim_end_matches('\n')));
     }
@@ -87,33 +93,34 @@ pub fn page(path: &[String], verb: &Command, groups: VerbGroups) -> String {
     if subcommands(verb).next().is_some() {
         let path = [&["kloop".to_owned()], path].concat().join(" ");
         let about = format!("Use \"{path} <command> --help\" for more information about a given command.\n");
-        text.push_str(&wrap(WIDTH, &about));
+        text.push_str(&wrap(width, &about));
     }
-    text + &wrap(WIDTH, "Use \"kloop options\" for a list of global command-line options (applies to all commands).\n")
+    text + &wrap(width, "Use \"kloop options\" for a list of global command-line options (applies to all commands).\n")
 }
 
 /// The flags that every verb takes.
-pub fn options(grammar: &Command) -> String {
-    let flags: String = flags(grammar).filter(|flag| flag.is_global_set()).map(|flag| entry(&[], flag)).collect();
+pub fn options(grammar: &Command, width: usize) -> String {
+    let flags: String =
+        flags(grammar).filter(|flag| flag.is_global_set()).map(|flag| entry(&[], flag, width)).collect();
     format!("The following options can be passed to any command:\n\n{}\n", flags.trim_end_matches('\n'))
 }
 
 /// The first line of the help, and the remaining paragraphs below it.
-fn purpose(verb: &Command) -> String {
+fn purpose(verb: &Command, width: usize) -> String {
     let short = verb.get_about().map(|about| format!("{}.", about.to_string().trim_end_matches('.')));
     let Some(long) = verb.get_long_about().map(ToString::to_string) else {
-        return wrap(WIDTH, &short.unwrap_or_default());
+        return wrap(width, &short.unwrap_or_default());
     };
     let mut paragraphs = long.split("\n\n");
-    let mut text = wrap(WIDTH, paragraphs.next().unwrap_or_default());
-    paragraphs.for_each(|paragraph| text.push_str(&format!("\n\n{}", hang(WIDTH, " ", " ", paragraph))));
+    let mut text = wrap(width, paragraphs.next().unwrap_or_default());
+    paragraphs.for_each(|paragraph| text.push_str(&format!("\n\n{}", hang(width, " ", " ", paragraph))));
     text
 }
 
 /// Wraps the remarks between the commands of examples, which stand behind a margin of two.
-fn wrap_remarks(examples: &str) -> String {
+fn wrap_remarks(examples: &str, width: usize) -> String {
     let line = |line: &str| match line.strip_prefix("# ") {
-        Some(remark) => hang(WIDTH - 2, "# ", "# ", remark),
+        Some(remark) => hang(width - 2, "# ", "# ", remark),
         None => line.to_owned(),
     };
     examples.lines().map(line).collect::<Vec<_>>().join("\n")
@@ -129,11 +136,11 @@ fn subcommands(verb: &Command) -> impl Iterator<Item = &Command> {
     verb.get_subcommands().filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
 }
 
-fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
-    let width = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
+fn verbs(path: &[String], verb: &Command, groups: VerbGroups, width: usize) -> String {
+    let margin = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
     let line = |inner: &Command| {
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
-        entry_of_list(width, inner.get_name(), about.trim_end_matches('.'))
+        entry_of_list((margin, width), inner.get_name(), about.trim_end_matches('.'))
     };
     let section = |title: &str, lines: String| match lines.is_empty() {
         true => String::new(),
@@ -149,14 +156,14 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups) -> String {
         let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
-    let topic = |topic: &topics::Topic| entry_of_list(width, topic.name, topic.summary());
+    let topic = |topic: &topics::Topic| entry_of_list((margin, width), topic.name, topic.summary());
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
 }
 
 /// A name with its explanation behind a margin.
-fn entry_of_list(width: usize, name: &str, about: &str) -> String {
-    let (first, rest) = (format!("  {name:width$}"), " ".repeat(width + 2));
-    format!("{}\n", hang(WIDTH, &first, &rest, about))
+fn entry_of_list((margin, width): (usize, usize), name: &str, about: &str) -> String {
+    let (first, rest) = (format!("  {name:margin$}"), " ".repeat(margin + 2));
+    format!("{}\n", hang(width, &first, &rest, about))
 }
 
 /// The flags of a verb, sorted by name.
@@ -171,7 +178,7 @@ fn flags(verb: &Command) -> impl Iterator<Item = &Arg> {
 }
 
 /// A flag with its default and its help.
-fn entry(path: &[String], flag: &Arg) -> String {
+fn entry(path: &[String], flag: &Arg, width: usize) -> String {
     let short = flag.get_short().map(|letter| format!("-{letter}, ")).unwrap_or_default();
     let help = flag.get_long_help().or(flag.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut help = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -184,18 +191,48 @@ fn entry(path: &[String], flag: &Arg) -> String {
         help.push_str(&format!(" One of: ({formats})."));
     }
     // A tab is eight columns wide.
-    let help = indented(&wrap(WIDTH - 8, &help), "\t");
-    format!("    {short}--{}={}:\n{help}\n\n", flag.get_long().unwrap_or_default(), default(flag))
+    let help = indented(&wrap(width - 8, &help), "\t");
+    format!("    {short}--{}={}:\n{help}\n\n", flag.get_long().unwrap_or_default(), default(path, flag))
 }
 
+/// Defaults that the grammar does not have, because the verb tells whether the flag is given: verb, flag, default. An empty verb is any.
+const DEFAULTS: [(&str, &str, &str); 12] = [
+    ("", "attach", "false"),
+    ("", "wait", "false"),
+    ("", "windows-line-endings", "false"),
+    ("api-resources", "namespaced", "true"),
+    ("autoscale", "cpu-percent", "-1"),
+    ("autoscale", "max", "-1"),
+    ("config view", "merge", "true"),
+    ("config view", "output", "'yaml'"),
+    ("debug", "share-processes", "true"),
+    ("describe", "show-events", "true"),
+    ("logs", "tail", "-1"),
+    ("run", "port", "''"),
+];
+
 /// A flag's default as Go would print it.
-fn default(flag: &Arg) -> String {
+fn default(path: &[String], flag: &Arg) -> String {
+    let (verb, long) = (path.join(" "), flag.get_long().unwrap_or_default());
+    let known = DEFAULTS.iter().find(|(of, name, _)| *name == long && (of.is_empty() || *of == verb));
+    if let Some((_, _, default)) = known.filter(|_| flag.get_default_values().is_empty()) {
+        return (*default).to_owned();
+    }
+    if long == "field-manager" {
+        return format!("'{}'", grammar::default_manager(path.first().map_or("", String::as_str)));
+    }
     let is_number = |text: &str| text.parse::<f64>().is_ok();
-    let is_time = |text: &str| text.len() > 1 && text.ends_with(['s', 'm', 'h']) && is_number(&text[..text.len() - 1]);
+    let is_time = |text: &str| {
+        text.split_inclusive(['h', 'm', 's']).all(|part| is_number(part.trim_end_matches(['h', 'm', 's'])))
+            && text.ends_with(['s', 'm', 'h'])
+    };
     let kind = flag.get_value_parser().type_id();
     let numeric = [TypeId::of::<i64>(), TypeId::of::<i32>(), TypeId::of::<u16>()].iter().any(|known| kind == *known);
     match flag.get_default_values() {
-        _ if matches!(flag.get_action(), ArgAction::Append) => "[]".to_owned(),
+        values if matches!(flag.get_action(), ArgAction::Append) => {
+            let values: Vec<_> = values.iter().map(|value| value.to_string_lossy()).collect();
+            format!("[{}]", values.join(","))
+        }
         [] if numeric => "0".to_owned(),
         [] => "''".to_owned(),
         [value, ..] => match value.to_str().unwrap_or_default() {
@@ -349,7 +386,7 @@ mod tests {
     #[test]
     fn prose_fits_80_columns() {
         every(&built(), &mut Vec::new(), &mut |path, verb| {
-            let page = page(path, verb, GROUPS) + &options(verb);
+            let page = page(path, verb, GROUPS, WIDTH) + &options(verb, WIDTH);
             let (mut in_examples, mut is_usage) = (false, false);
             for line in page.lines() {
                 in_examples = if line.starts_with(' ') || line.is_empty() { in_examples } else { line == "Examples:" };
@@ -371,11 +408,25 @@ mod tests {
     #[test]
     fn defaults_are_go_s() {
         let grammar = built();
-        let (path, verb) = lookup(&grammar, ["delete"].map(str::to_owned).into_iter());
-        let page = page(&path, verb, GROUPS);
-        for line in
-            ["-f, --filename=[]:", "--wait=true:", "--grace-period=-1:", "--timeout=0s:", "--cascade='background':"]
-        {
+        let cases = [
+            ("delete", "-f, --filename=[]:"),
+            ("delete", "--wait=true:"),
+            ("delete", "--grace-period=-1:"),
+            ("delete", "--timeout=0s:"),
+            ("delete", "--cascade='background':"),
+            ("logs", "--tail=-1:"),
+            ("exec", "--pod-running-timeout=1m0s:"),
+            ("describe", "--show-events=true:"),
+            ("apply", "--wait=false:"),
+            ("apply", "--field-manager='kubectl-client-side-apply':"),
+            ("create configmap", "--field-manager='kubectl-create':"),
+            ("config view", "--merge=true:"),
+            ("port-forward", "--address=[localhost]:"),
+            ("wait", "-R, --recursive=true:"),
+        ];
+        for (words, line) in cases {
+            let (path, verb) = lookup(&grammar, words.split(' ').map(str::to_owned));
+            let page = page(&path, verb, GROUPS, WIDTH);
             assert!(page.contains(&format!("\n    {line}\n")), "{line} in\n{page}");
         }
     }

@@ -26,6 +26,8 @@ use std::time::Duration;
 /// A successful message will be printed to stdout indicating when the specified condition has been met.
 #[derive(clap::Args)]
 #[command(
+    // As in kubectl, this verb alone reads folders with their subfolders.
+    mut_arg("recursive", |flag| flag.default_value("true")),
     override_usage = "([-f FILENAME] | resource.group/resource.name | resource.group [(-l label | --all)]) [--for=create|--for=delete|--for condition=available|--for=jsonpath='{}'[=value]]",
     after_help = "\
 # Wait for the pod \"busybox1\" to contain the status condition of type \"Ready\"
@@ -86,7 +88,8 @@ enum Condition {
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs the verb.
-pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
+pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
+    args.which.files.recursive &= args.which.files.kustomize.is_empty();
     let condition = match &args.condition[..] {
         [] => return Err(Failure::plain("unrecognized condition: []")),
         conditions => conditions.iter().map(|text| Condition::parse(text)).collect::<CliResult<Vec<_>>>()?,

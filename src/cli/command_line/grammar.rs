@@ -19,11 +19,26 @@ pub fn command() -> Command {
 /// Parses the words of a command line, the program's name first. The grammar of all verbs takes longer than most commands, so only the
 /// verbs that the line mentions are tried first.
 pub fn parse(line: impl IntoIterator<Item = impl Into<OsString>>) -> Result<ArgMatches, clap::Error> {
-    let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+    let line = with_plain_help(line.into_iter().map(Into::into));
     let is_mentioned = |verb: &str| line.iter().skip(1).any(|word| word == verb);
     let mentioned = with_kubectl_conventions(Cli::with_verbs(is_mentioned));
     let (line, _) = with_subcommands_first(line, &mentioned);
     mentioned.try_get_matches_from(&line).or_else(|_| command().try_get_matches_from(&line))
+}
+
+/// Replaces `--help=true` by `--help`, and leaves out `--help=false`. The words after `--` are those of another program.
+fn with_plain_help(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_ours = true;
+    let plain = |word: OsString| {
+        is_ours &= word != "--";
+        let value = word.to_str().and_then(|word| word.strip_prefix("--help=")).filter(|_| is_ours);
+        match value.map(boolean) {
+            Some(Ok(false)) => None,
+            Some(Ok(true)) => Some("--help".into()),
+            _ => Some(word),
+        }
+    };
+    line.filter_map(plain).collect()
 }
 
 /// Moves subcommands in front of the flags that follow the verb: as in kubectl, such flags are the subcommand's. Returns the line, and
@@ -94,20 +109,25 @@ fn takes_next_word(word: &str, parent: &Command, root: &Command) -> bool {
 /// Returns the field manager with kubectl's names: from the verb, or `--field-manager`.
 pub fn manager(matches: &ArgMatches) -> FieldManager {
     let verb = matches.subcommand_name().unwrap_or_default();
+    let default_name = default_manager(verb);
     let mut requested = None;
     let mut at = matches;
     while let Some((_, inner)) = at.subcommand() {
         requested = inner.try_get_one::<String>("field_manager").ok().flatten().or(requested);
         at = inner;
     }
-    let default_name = match verb {
+    let name = requested.filter(|name| !name.is_empty()).cloned().unwrap_or(default_name);
+    FieldManager { name, subresource: if verb == "scale" { "scale" } else { "" } }
+}
+
+/// The field manager of a verb without `--field-manager`.
+pub fn default_manager(verb: &str) -> String {
+    match verb {
         "apply" | "diff" | "up" => "kubectl-client-side-apply".to_owned(),
         "annotate" | "autoscale" | "create" | "edit" | "expose" | "label" | "patch" | "replace" | "rollout" | "run"
         | "set" | "taint" => format!("kubectl-{verb}"),
         _ => "kubectl".to_owned(),
-    };
-    let name = requested.filter(|name| !name.is_empty()).cloned().unwrap_or(default_name);
-    FieldManager { name, subresource: if verb == "scale" { "scale" } else { "" } }
+    }
 }
 
 fn with_kubectl_conventions(command: Command) -> Command {
@@ -218,6 +238,18 @@ mod tests {
             assert_eq!(moved.to_str().unwrap(), format!("kloop {expected}"));
         }
         assert!(parse("kloop create -s https://a --dry-run=client cm a".split(' ')).is_ok());
+    }
+
+    #[test]
+    fn help_takes_a_value() {
+        use clap::error::ErrorKind;
+        let parse = |line: &str| super::parse(line.split(' '));
+        assert!(parse("kloop get pods --help=false").is_ok());
+        assert!(parse("kloop run a --image=b -- tool --help=false").is_ok());
+        let shown = parse("kloop get pods --help=true").map_err(|error| error.kind());
+        assert_eq!(shown.err(), Some(ErrorKind::DisplayHelp));
+        let words = ["kloop", "exec", "a", "--", "tool", "--help=true"].map(OsString::from);
+        assert_eq!(with_plain_help(words.clone().into_iter()), words);
     }
 
     #[test]

@@ -20,12 +20,25 @@ pub fn print_usage_error(error: &clap::Error) -> ExitCode {
     grammar.build();
     let (path, verb) = help::lookup(&grammar, words);
     match error.kind() {
-        ErrorKind::DisplayHelp => print_page(&help::page(&path, verb, GROUPS)),
+        ErrorKind::DisplayHelp => print_page(&help::page(&path, verb, GROUPS, help::output_width())),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand if path.is_empty() => {
-            print_page(&format!("{}{}", help::page(&path, verb, GROUPS), describe_folder(Path::new("."))))
+            print_page(&format!(
+                "{}{}",
+                help::page(&path, verb, GROUPS, help::output_width()),
+                describe_folder(Path::new("."))
+            ))
+        }
+        // kubectl has an answer for these two only.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
+            if path == ["certificate"] =>
+        {
+            print_page(&help::page(&path, verb, GROUPS, help::output_width()))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            standard_error::print(format_args!("{}", in_own_words(&help::page(&path, verb, GROUPS))));
+            standard_error::print(format_args!(
+                "{}",
+                in_own_words(&help::page(&path, verb, GROUPS, help::output_width()))
+            ));
             ExitCode::FAILURE
         }
         _ => {

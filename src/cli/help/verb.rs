@@ -1,7 +1,7 @@
 //! `kloop help`: prints the page of a command or of a topic.
 
 use super::topics::{ALL, Topic, similar};
-use super::{VerbGroups, page, pager, subcommands};
+use super::{VerbGroups, output_width, page, pager, subcommands};
 use crate::cli::command_line::grammar;
 use crate::cli::command_line::program_name::in_own_words;
 use crate::cli::{CliResult, CommandContext, Failure};
@@ -44,7 +44,7 @@ pub fn run(args: Args, groups: VerbGroups, context: &mut CommandContext) -> CliR
             verb = found;
         }
     }
-    context.print(&in_own_words(&page(&path, verb, groups)))
+    context.print(&in_own_words(&page(&path, verb, groups, output_width())))
 }
 
 /// The error for a word that names neither a command nor a topic, with similar names.
