@@ -8,6 +8,7 @@ use crate::object::{Object, Time, time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::fmt::Display;
 
 /// The view of certificate signing requests.
 pub static VIEW: KindView = KindView { columns: COLUMNS, cells, describe };
@@ -76,16 +77,22 @@ fn describe(request: &Object, related: &dyn RelatedObjects, out: &mut Describe) 
 /// Writes the subject and the alternative names that are requested.
 fn describe_content(request: &CertificateRequest, out: &mut Describe) {
     out.heading(0, "Subject");
-    out.field(1, "Common Name", &request.subject.common_name);
-    out.field(1, "Serial Number", request.subject.serial_number());
-    for (label, values) in request.subject.shown_parts().filter(|(_, values)| !values.is_empty()) {
-        out.values(1, label, values);
-    }
+    out.field(0, "\tCommon Name", &request.subject.common_name);
+    out.field(0, "\tSerial Number", request.subject.serial_number());
+    request.subject.shown_parts().for_each(|(label, values)| describe_list(label, values, out));
     let names = request.names_by_type();
     if names.iter().any(|(_, values)| !values.is_empty()) {
         out.heading(0, "Subject Alternative Names");
     }
-    for (label, values) in names.into_iter().filter(|(_, values)| !values.is_empty()) {
-        out.values(1, label, values);
+    names.into_iter().for_each(|(label, values)| describe_list(label, values, out));
+}
+
+/// Writes a value per line, as kubectl does: behind an empty cell, which is as wide as the names of the other fields.
+fn describe_list<T: Display>(label: &str, values: impl IntoIterator<Item = T>, out: &mut Describe) {
+    for (place, value) in values.into_iter().enumerate() {
+        match place {
+            0 => out.field(0, &format!("\t{label}"), value),
+            _ => out.line(0, format_args!("\t\t{value}")),
+        }
     }
 }
