@@ -79,7 +79,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Whether Go prints a character as it is (`unicode.IsPrint`): those that Rust does not escape after another one.
-fn is_printable(letter: char) -> bool {
+pub fn is_printable(letter: char) -> bool {
     String::from_iter(['a', letter]).escape_debug().nth(1) == Some(letter)
 }
 
