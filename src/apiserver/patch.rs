@@ -252,9 +252,14 @@ pub fn patched(kind: &Kind, old: &Object, kind_of_patch: PatchType, change: &Val
         }
         // As in Go, null is an empty map.
         _ if change.is_null() => Ok(old.0.clone()),
-        PatchType::Merge => Err(bad(format!("error decoding patch: {}", unmarshal_error(change)))),
-        _ => Err(bad(unmarshal_error(change))),
+        _ => Err(bad(decoding_error(kind_of_patch, &unmarshal_error(change)))),
     }
+}
+
+/// Kubernetes' error for a patch that cannot be decoded: that of a strategic patch has no prefix.
+pub fn decoding_error(language: PatchType, why: &str) -> String {
+    let prefix = if language == PatchType::Strategic { "" } else { "error decoding patch: " };
+    format!("{prefix}{why}")
 }
 
 /// Go's error for a patch that is not a map.

@@ -1,9 +1,12 @@
 //! `kloop api-resources`: lists the kinds that the API serves.
 
 use super::cluster::rest;
+use super::command_line::flags::PrintFlags;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::remote::discovery::DiscoveredResource;
+use crate::object::split_api_version;
 use crate::show::columns;
+use serde_json::{Value, json};
 
 /// Print the supported API resources on the server.
 #[derive(clap::Args)]
@@ -38,9 +41,12 @@ pub struct Args {
     /// When using the default or wide output format, don't print headers.
     #[arg(long)]
     no_headers: bool,
-    /// Output format. One of: (wide, name).
+    /// Output format. One of: (json, kyaml, name, wide, yaml).
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<String>,
+    /// If true, keep the managedFields when printing objects in JSON or YAML format.
+    #[arg(long)]
+    show_managed_fields: bool,
     /// If non-empty, sort list of resources using specified field. One of (name, kind).
     #[arg(long, value_name = "FIELD")]
     sort_by: Option<String>,
@@ -52,8 +58,10 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let output = args.output.as_deref().unwrap_or_default();
-    if !["", "wide", "name"].contains(&output) {
-        return Err(Failure::plain(format!("--output {output} is not available")));
+    if !["", "json", "kyaml", "name", "wide", "yaml"].contains(&output) {
+        return Err(Failure::plain(format!(
+            "unable to match a printer suitable for the output format {output:?}, allowed formats are: json,kyaml,name,wide,yaml"
+        )));
     }
     let mut found: Vec<DiscoveredResource> =
         rest::read_resources(context)?.into_iter().filter(|row| is_wanted(&args, row)).collect();
@@ -70,6 +78,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         let names: String = found.iter().map(|row| format!("{}{}{}\n", row.plural, dot(row), row.group())).collect();
         return context.print(&names);
     }
+    if ["json", "kyaml", "yaml"].contains(&output) {
+        let print = PrintFlags::default().with_output(args.output.clone());
+        let Some(mut printer) = print.printer()? else { return Ok(()) };
+        return context.print(&printer.object(&document(&found))?);
+    }
     let text = table(&found, output == "wide", args.no_headers);
     context.print(&text)
 }
@@ -80,6 +93,25 @@ fn is_wanted(args: &Args, row: &DiscoveredResource) -> bool {
         && args.namespaced.is_none_or(|namespaced| namespaced == row.namespaced)
         && args.verbs.iter().all(|verb| row.verbs.contains(verb))
         && args.categories.iter().all(|category| row.categories.contains(category))
+}
+
+/// The resources as one list of Kubernetes' discovery.
+fn document(rows: &[DiscoveredResource]) -> Value {
+    let resource = |row: &DiscoveredResource| {
+        let (group, version) = split_api_version(&row.api_version);
+        let mut resource = json!({
+            "name": row.plural, "singularName": row.singular, "namespaced": row.namespaced, "version": version,
+            "kind": row.kind, "verbs": row.verbs,
+        });
+        let named = [("shortNames", &row.short), ("categories", &row.categories)].into_iter();
+        named.filter(|(_, names)| !names.is_empty()).for_each(|(field, names)| resource[field] = json!(names));
+        if !group.is_empty() {
+            resource["group"] = group.into();
+        }
+        resource
+    };
+    let resources: Vec<Value> = rows.iter().map(resource).collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "", "resources": resources})
 }
 
 fn table(rows: &[DiscoveredResource], wide: bool, no_headers: bool) -> String {

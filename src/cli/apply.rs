@@ -165,6 +165,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             Err(failure) => failures.push(failure),
         }
     }
+    located.iter().for_each(|(manifest, kind, _)| targets::warn_of_manifest(context, kind, manifest));
     let (mut applied, mut needs_plane, all, mut done_count) = (Vec::new(), None, located.len(), 0);
     let cause = context.change_cause.clone();
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {

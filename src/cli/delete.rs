@@ -163,8 +163,9 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     Failure::from_failures(failures)
 }
 
-/// Warns that `--namespace` means nothing for some of the objects.
+/// Warns of deprecated kinds, and that `--namespace` means nothing for some of the objects.
 fn warn_of_scope(args: &Args, context: &mut CommandContext, targets: &[DeleteTarget]) {
+    targets.iter().for_each(|(target, _)| context.warn_of_deprecation(target.kind));
     let is_named = context.globals.namespace.as_deref().is_some_and(|name| !name.is_empty());
     let has_namespace = is_named && !args.all_namespaces;
     if has_namespace && targets.iter().any(|(target, _)| !target.kind.namespaced) {

@@ -3,14 +3,15 @@
 use super::cluster::control_plane;
 use super::cluster::past::AtFlag;
 use super::cluster::targets::{self, Scope, Target, TargetFlags, Targets};
+use super::get::computed;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::Transaction;
 use crate::apiserver::read::{self, ListSelection};
-use crate::kinds::view::RelatedObjects;
+use crate::kinds::view::{RelatedObjects, generic};
 use crate::kinds::{self, Kind};
 use crate::object::{Key, Object, Reason, Time};
 use crate::runtime::{folder, usage};
-use crate::show::describe::{SEPARATOR, describe};
+use crate::show::describe::{SEPARATOR, describe, describe_with};
 use std::path::Path;
 
 /// Show details of a specific resource or group of resources.
@@ -69,6 +70,11 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
             "You must specify the type of resource to describe. Use \"kloop api-resources\" for a complete list of supported resources.\n",
         ));
     }
+    if let Some(target) = computed::parse(context.kinds(), &args.which.words) {
+        let found = target.read(args.all_namespaces, args.which.select.labels.text(), context)?;
+        let show_events = args.show_events.unwrap_or(found.len() == 1);
+        return print(context, &found, show_events, |object, related| describe_with(&generic::VIEW, object, related));
+    }
     let scope = Scope { all_namespaces: args.all_namespaces, selects_in_files: true, ..args.which.scope() };
     let (found, failures) = targets::find(context, &scope)?;
     let exact = found.len() + failures.len() == 1;
@@ -82,7 +88,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let was_prefix = exact && failures.is_empty() && args.which.words.len() == 2 && !named_exactly(&args, &found);
     found.iter().for_each(|target| context.warn_of_deprecation(target.kind));
     let show_events = args.show_events.unwrap_or(found.len() == 1 && !was_prefix);
-    print(context, &found, show_events)?;
+    print(context, &found, show_events, |target, related| describe(target.kind, &target.object, related))?;
     if found.is_empty() && failures.is_empty() {
         let place = format!(" in {} namespace.", context.namespace());
         let text = format!("No resources found{}", if args.all_namespaces { "" } else { &place });
@@ -109,12 +115,17 @@ fn with_prefix(args: &Args, context: &mut CommandContext) -> CliResult<Vec<Targe
 }
 
 /// Describes all objects from one snapshot.
-fn print(context: &mut CommandContext, found: &[Target], show_events: bool) -> CliResult {
+fn print<T>(
+    context: &mut CommandContext,
+    found: &[T],
+    show_events: bool,
+    describe: impl Fn(&T, &dyn RelatedObjects) -> String,
+) -> CliResult {
     let now = context.now();
     let state = context.home()?;
     let texts: Vec<String> = context.read_view(|txn| {
         let beside = SnapshotRelated { txn, state: state.as_deref(), now, show_events };
-        Ok(found.iter().map(|target| describe(target.kind, &target.object, &beside)).collect())
+        Ok(found.iter().map(|each| describe(each, &beside)).collect())
     })?;
     context.print(&texts.join(SEPARATOR))
 }

@@ -60,6 +60,9 @@ pub struct Args {
     /// Return large lists in chunks rather than all at once. Pass 0 to disable. A state file is read at once.
     #[arg(long, default_value_t = 500, value_name = "N")]
     chunk_size: i64,
+    /// Ignored, as kubectl does.
+    #[arg(hide = true)]
+    _surplus: Vec<String>,
 }
 
 /// Runs the verb.

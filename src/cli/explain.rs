@@ -1,5 +1,6 @@
 //! `kloop explain`: documents kinds and their fields.
 
+use super::cluster::rest;
 use super::{CliResult, CommandContext, Failure};
 use crate::apiserver::read;
 use crate::kinds::catalogue::schemas::KindSchemas;
@@ -32,7 +33,7 @@ pub struct Args {
     /// TYPE, or TYPE.field.field for one of its fields.
     words: Vec<String>,
     /// When true, print the name of all the fields recursively. Otherwise, print the available fields with their description.
-    #[arg(long)]
+    #[arg(short = 'R', long)]
     recursive: bool,
     /// Use given api-version (group/version) of the resource.
     #[arg(long, value_name = "VERSION", default_value = "")]
@@ -59,11 +60,12 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let schemas = KindSchemas::built_in();
     let (name, path) = split(context.kinds(), word);
-    let kind = context.kinds().by_name(name);
-    let kind = kind.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
-    let answer = match kind.custom {
-        None => built_in(&schemas, kind, &path, &args)?,
-        Some(declared) => custom(&schemas, context, (kind, declared), &path, &args)?,
+    let answer = match context.kinds().by_name(name) {
+        None => not_stored(&schemas, context, name, &path, &args)?,
+        Some(kind) => match kind.custom {
+            None => built_in(&schemas, (&kind.api_version(), kind.resource.plural(), kind.kind), &path, &args)?,
+            Some(declared) => custom(&schemas, context, (kind, declared), &path, &args)?,
+        },
     };
     context.print(&escape::text(&answer.text))?;
     answer.error.map_or(Ok(()), |error| Err(Failure::plain(error)))
@@ -82,12 +84,33 @@ fn split<'w>(kinds: &KindRegistry, word: &'w str) -> (&'w str, Vec<&'w str>) {
     (name, path.split('.').filter(|field| !field.is_empty()).collect())
 }
 
-fn built_in(schemas: &KindSchemas, kind: &Kind, path: &[&str], args: &Args) -> CliResult<ExplainText> {
-    let own = kind.api_version();
-    let api_version = if args.api_version.is_empty() { &own } else { &args.api_version };
-    let schema = schemas.kind(api_version, kind.kind).ok_or_else(|| missing(api_version, kind.resource.plural()))?;
+/// Explains a kind of the schemas: its own API version, its plural name, and its name.
+fn built_in(
+    schemas: &KindSchemas,
+    (own, plural, kind): (&str, &str, &str),
+    path: &[&str],
+    args: &Args,
+) -> CliResult<ExplainText> {
+    let api_version = if args.api_version.is_empty() { own } else { &args.api_version };
+    let schema = schemas.kind(api_version, kind).ok_or_else(|| missing(api_version, plural))?;
     let (group, version) = split_api_version(api_version);
-    Ok(explain(schemas, &ExplainRequest { group, version, kind: kind.kind, schema, path, recursive: args.recursive }))
+    Ok(explain(schemas, &ExplainRequest { group, version, kind, schema, path, recursive: args.recursive }))
+}
+
+/// Explains a kind whose objects are not stored, such as a Binding or a review: discovery names it.
+fn not_stored(
+    schemas: &KindSchemas,
+    context: &mut CommandContext,
+    name: &str,
+    path: &[&str],
+    args: &Args,
+) -> CliResult<ExplainText> {
+    let lower = name.to_ascii_lowercase();
+    let found = rest::read_resources(context)?.into_iter().find(|resource| {
+        [&resource.plural, &resource.singular].contains(&&lower) || resource.short.iter().any(|short| short == name)
+    });
+    let found = found.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
+    built_in(schemas, (&found.api_version, &found.plural, &found.kind), path, args)
 }
 
 /// Explains a kind that a CustomResourceDefinition adds.

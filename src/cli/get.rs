@@ -9,8 +9,8 @@ use crate::apiserver::read::{self, ListSelection};
 use crate::apiserver::scale::scale;
 use crate::apiserver::update::UpdatePart;
 use crate::apiserver::{ApiResult, Transaction};
-use crate::kinds::Kind;
 use crate::kinds::view::part_read_by_cells;
+use crate::kinds::{self, Kind};
 use crate::object::sparse::ReadPart;
 use crate::object::{Key, Object, Status, Time};
 use crate::runtime::allocator::use_mimalloc;
@@ -18,7 +18,7 @@ use crate::show::print::{ObjectPrinter, OutputFormat, kind_in_names};
 use crate::show::sort::SortBy;
 use crate::show::table::{Table, TableLines, TableOptions, TablePrinter};
 
-mod computed;
+pub mod computed;
 mod raw;
 mod watch;
 
@@ -176,11 +176,11 @@ pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
     match format {
         OutputFormat::Table { wide } => print_tables(&args, context, found, wide, sort, failures),
         OutputFormat::Name if matches!(need, ListNeed::Names) && !found.named => {
-            context.print(&name_lines(&found))?;
+            context.print(&name_lines(&args, &found))?;
             Failure::from_failures(failures)
         }
         format => {
-            let mut objects: Vec<Object> = found.groups.into_iter().flat_map(|group| group.content.objects()).collect();
+            let mut objects = objects_in_version(&args, found.groups);
             if let Some(sort) = &sort {
                 sort.sort(&mut objects)?;
             }
@@ -198,14 +198,32 @@ pub fn run(mut args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 /// Formats the names of lists like [`ObjectPrinter`], but without making an object of each.
-fn name_lines(found: &GetResult) -> String {
+fn name_lines(args: &Args, found: &GetResult) -> String {
     let mut text = String::new();
     for KindGroup { kind, content } in &found.groups {
-        let prefix = kind_in_names(&kind.api_version(), kind.kind);
+        let version = requested_version(args, kind).map_or_else(|| kind.api_version(), str::to_owned);
+        let prefix = kind_in_names(&version, kind.kind);
         let GroupContent::Names(names) = content else { continue };
         names.iter().for_each(|name| text.extend([&prefix, "/", name, "\n"]));
     }
     text
+}
+
+/// Returns the objects, each in the version that the command line names.
+fn objects_in_version(args: &Args, groups: Vec<KindGroup>) -> Vec<Object> {
+    let convert = |group: KindGroup| {
+        let version = requested_version(args, group.kind);
+        let objects = group.content.objects().into_iter();
+        objects.map(move |object| version.iter().fold(object, |object, to| group.kind.to_version(object, to)))
+    };
+    groups.into_iter().flat_map(convert).collect()
+}
+
+/// Returns the version that the command line names for a kind, if it is not the stored one.
+fn requested_version(args: &Args, kind: &Kind) -> Option<&'static str> {
+    let types = args.which.words.iter().flat_map(|word| word.split('/').next()).flat_map(|types| types.split(','));
+    let is_kind = |name: &&str| kinds::by_name(name).is_some_and(|known| known.resource == kind.resource);
+    types.filter(is_kind).find_map(|name| targets::requested_version(kind, name))
 }
 
 /// Objects of one kind, printed as one table.

@@ -78,7 +78,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     }
     let scope = Scope { local: args.local, ..args.scope.with_arguments(&args.words) };
     targets::for_each_target(context, &scope, |context, target| {
-        patch_object(&args, context, target, language, &change(&text)?, dry_run)
+        patch_object(&args, context, target, language, &change(&text, language)?, dry_run)
     })
 }
 
@@ -97,13 +97,13 @@ fn text(args: &Args) -> CliResult<String> {
 }
 
 /// Parses the patch. Text that is neither YAML nor JSON is refused in the API server's words.
-fn change(text: &str) -> CliResult<Value> {
+fn change(text: &str, language: PatchType) -> CliResult<Value> {
     let bad = |why: String| Failure::from(Status::new(Reason::BadRequest, why));
     match yaml::documents(text) {
         Ok(documents) if documents.len() == 1 => Ok(documents[0].value.clone()),
         Ok(_) => Err(bad("the patch is not one document".into())),
         Err(error) => match serde_json::from_str::<Value>(text) {
-            Err(json) if json.is_eof() => Err(bad("unexpected end of JSON input".into())),
+            Err(json) if json.is_eof() => Err(bad(patch::decoding_error(language, "unexpected end of JSON input"))),
             _ => Err(bad(format!("unable to parse {text:?}: {error}"))),
         },
     }
@@ -146,7 +146,7 @@ fn patch_object(
         );
     }
     let key = key_of(kind, object);
-    let api_version = args.words.first().and_then(|word| targets::requested_version(kind, word));
+    let api_version = args.words.first().and_then(|word| targets::requested_version(kind, word)).map(str::to_owned);
     // kubectl reads the object first, and prints the warning of that answer.
     let deprecation = api_version.as_deref().and_then(|version| kind.deprecation(version)).map(str::to_owned);
     context.warn(deprecation.as_slice());

@@ -249,6 +249,14 @@ impl Kind {
         if is_stored && self.also.contains(&api_version) { (self.to_also)(object) } else { object }
     }
 
+    /// Returns the older version of the kind that a user's text such as `hpa.v1.autoscaling` names; `None` where it names the stored one.
+    pub fn other_version(&self, text: &str) -> Option<&'static str> {
+        let (_, version) = text.split_once('.')?;
+        let version = version.to_ascii_lowercase();
+        let is_stored = names_version(&version, &self.api_version(), false);
+        self.also.iter().copied().filter(|_| !is_stored).find(|other| names_version(&version, other, false))
+    }
+
     /// Returns the kind in one of its versions: the subresources of a custom resource depend on the version.
     pub fn in_version(&'static self, api_version: &str) -> &'static Kind {
         self.custom.and_then(|custom| custom.variant(api_version)).unwrap_or(self)
@@ -399,6 +407,14 @@ fn fits_kind(known: &Kind, api_version: &str, kind: &str) -> bool {
     known.kind == kind && (known.api_version() == api_version || known.also.contains(&api_version))
 }
 
+/// Whether an API version is the one that a user's text such as `hpa.v1.autoscaling` or `events.events.k8s.io` names behind the type. As in
+/// kubectl, a short name matches the kind in every version.
+fn names_version(text: &str, api_version: &str, is_short: bool) -> bool {
+    let (group, version) = split_api_version(api_version);
+    let is_this = |asked: (&str, &str)| asked.1 == group && (is_short || asked.0 == version);
+    text.is_empty() || group == text || text.split_once('.').is_some_and(is_this)
+}
+
 /// Finds a kind by a user's text: plural, singular, short name or kind in any case, optionally with `.group` or
 /// `.version.group`.
 fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
@@ -411,15 +427,10 @@ fn find_by_name(kinds: &[&'static Kind], name: &str) -> Option<&'static Kind> {
         let is_kind = !rest.is_empty() && kind.kind.eq_ignore_ascii_case(word);
         kind.short.contains(&first) || kind.resource.plural() == word || kind.singular() == word || is_kind
     };
-    // `GROUP` or `VERSION.GROUP`. As in kubectl, a short name matches the kind in every version.
-    let in_version = |api_version: &str, is_short: bool| {
-        let (group, version) = split_api_version(api_version);
-        let is_this = |asked: (&str, &str)| asked.1 == group && (is_short || asked.0 == version);
-        rest.is_empty() || group == rest || rest.split_once('.').is_some_and(is_this)
-    };
     let in_group = |kind: &Kind| {
         let is_short = kind.short.contains(&first);
-        in_version(&kind.api_version(), is_short) || kind.also.iter().any(|other| in_version(other, is_short))
+        let is_named = |api_version: &str| names_version(rest, api_version, is_short);
+        is_named(&kind.api_version()) || kind.also.iter().any(|other| is_named(other))
     };
     let short = |kind: &Kind| rest.is_empty() && !name.contains('.') && kind.short.contains(&first);
     let full = |kind: &Kind| named(kind) && in_group(kind);

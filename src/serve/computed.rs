@@ -108,7 +108,9 @@ impl ComputedKind {
         let word = word.to_ascii_lowercase();
         let (word, group) = word.split_once('.').unwrap_or((&word, ""));
         let version = self.version;
-        let is_group = group == self.group || group.strip_prefix(version) == Some(&format!(".{}", self.group));
+        // As in kubectl, the beginning of a group is enough: `nodes.metrics`.
+        let is_named = group == self.group || !group.is_empty() && self.group.starts_with(group);
+        let is_group = is_named || group.strip_prefix(version) == Some(&format!(".{}", self.group));
         let is_kind = word == self.kind.to_ascii_lowercase() && (is_group || group.is_empty());
         let names = [self.plural, self.singular];
         is_kind || is_group && !word.is_empty() && (names.contains(&word) || self.short.contains(&word))

@@ -101,11 +101,11 @@ pub fn change(request: &ApiRequest) -> ServeResult<(PatchType, Value)> {
     };
     let change: Value = serde_json::from_slice(&request.body).map_err(|error| {
         let why = if error.is_eof() { "unexpected end of JSON input".into() } else { error.to_string() };
-        Status::new(Reason::BadRequest, format!("error decoding patch: {why}"))
+        Status::new(Reason::BadRequest, edit::decoding_error(language, &why))
     })?;
     if is_deeper_than(&change, yaml::MAX_DEPTH) {
-        let text = format!("error decoding patch: exceeded max depth of {}", yaml::MAX_DEPTH);
-        return Err(Status::new(Reason::BadRequest, text));
+        let why = format!("exceeded max depth of {}", yaml::MAX_DEPTH);
+        return Err(Status::new(Reason::BadRequest, edit::decoding_error(language, &why)));
     }
     Ok((language, change))
 }

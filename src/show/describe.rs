@@ -2,13 +2,18 @@
 
 use super::{columns, escape};
 use crate::kinds::Kind;
-use crate::kinds::view::{Describe, RelatedObjects};
+use crate::kinds::view::{Describe, KindView, RelatedObjects};
 use crate::object::Object;
 
 /// Describes one object of a kind.
 pub fn describe(kind: &Kind, object: &Object, related: &dyn RelatedObjects) -> String {
+    describe_with(kind.view, object, related)
+}
+
+/// Describes one object with a view.
+pub fn describe_with(view: &KindView, object: &Object, related: &dyn RelatedObjects) -> String {
     let mut out = Describe::new();
-    (kind.view.describe)(object, related, &mut out);
+    (view.describe)(object, related, &mut out);
     render(&out)
 }
 

@@ -25,6 +25,8 @@ pub struct DiscoveredResource {
     pub api_version: String,
     /// The plural name.
     pub plural: String,
+    /// The singular name; may be empty.
+    pub singular: String,
     /// The kind.
     pub kind: String,
     /// Whether its objects are in namespaces.
@@ -84,6 +86,7 @@ fn group_resources(group: &Value) -> Vec<DiscoveredResource> {
         resources.extend(items(&version["resources"]).map(|resource| DiscoveredResource {
             api_version: api_version.clone(),
             plural: text(&resource["resource"]),
+            singular: text(&resource["singularResource"]),
             kind: text(&resource["responseKind"]["kind"]),
             namespaced: resource["scope"] == "Namespaced",
             short: texts(&resource["shortNames"]),
@@ -112,6 +115,7 @@ fn read_each(cluster: &RemoteCluster, body: &Value) -> Vec<DiscoveredResource> {
         resources.extend(own.map(|resource| DiscoveredResource {
             api_version: api_version.clone(),
             plural: text(&resource["name"]),
+            singular: text(&resource["singularName"]),
             kind: text(&resource["kind"]),
             namespaced: resource["namespaced"] == true,
             short: texts(&resource["shortNames"]),

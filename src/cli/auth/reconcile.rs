@@ -18,6 +18,8 @@ use crate::world::access::rule::AccessRule;
 use serde_json::{Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
+/// Groups of kinds that kubectl cannot decode here.
+const UNKNOWN_GROUPS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
 /// Annotation of objects that are not to be changed.
 const PROTECTION: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
@@ -64,12 +66,22 @@ pub fn run(args: &Args, context: &mut CommandContext) -> CliResult {
     for manifest in &manifests {
         let located = check_version(manifest).and_then(|()| targets::locate_for(context, manifest, dry_run));
         let done = located.and_then(|(kind, key)| {
+            check_kind(manifest, kind)?;
             let wanted = targets::prepare_object(manifest, kind, &key);
             reconcile_one(args, context, kind, &wanted, dry_run)
         });
         failures.extend(done.err());
     }
     Failure::from_failures(failures)
+}
+
+/// Refuses kinds that kubectl cannot decode here.
+fn check_kind(manifest: &Manifest, kind: &Kind) -> CliResult {
+    if kind.custom.is_none() && !UNKNOWN_GROUPS.contains(&kind.resource.group()) {
+        return Ok(());
+    }
+    let (file, name, version) = (&manifest.source, kind.kind, kind.api_version());
+    Err(Failure::plain(format!("unable to decode {file:?}: no kind {name:?} is registered for version {version:?}")))
 }
 
 /// Refuses older versions of roles and bindings.

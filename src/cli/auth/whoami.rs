@@ -23,6 +23,9 @@ kloop auth whoami --as=jane --as-group=devs -o json")]
 pub struct Args {
     #[command(flatten)]
     print: PrintFlags,
+    /// Ignored, as kubectl does.
+    #[arg(hide = true)]
+    _surplus: Vec<String>,
 }
 
 /// Prints the user.

@@ -282,24 +282,27 @@ pub struct Target {
     pub object: Object,
 }
 
-/// Returns the `apiVersion` in a word like `gcars.v1beta1.golden.dev`, if the kind also has this
+/// Returns the `apiVersion` in a word like `gcars.v1beta1.golden.dev` or `events.events.k8s.io`, if the kind also has this
 /// version.
-pub fn requested_version(kind: &Kind, word: &str) -> Option<String> {
-    let (_, rest) = word.split('/').next()?.split_once('.')?;
-    let (version, group) = rest.split_once('.')?;
-    let requested = format!("{group}/{version}");
-    kind.also.contains(&requested.as_str()).then_some(requested)
+pub fn requested_version(kind: &Kind, word: &str) -> Option<&'static str> {
+    kind.other_version(word.split('/').next()?)
 }
 
 /// Warns of a deprecated kind, in the version that the command line asks for.
 pub fn warn_of_deprecation(context: &mut CommandContext, kind: &Kind, words: &[String]) {
     match words.iter().find_map(|word| requested_version(kind, word)) {
         Some(version) => {
-            let warning = kind.deprecation(&version).map(str::to_owned);
+            let warning = kind.deprecation(version).map(str::to_owned);
             context.warn(warning.as_slice());
         }
         None => context.warn_of_deprecation(kind),
     }
+}
+
+/// Warns of a deprecated kind, in the version of a manifest: kubectl prints the warning of each answer, also of one that refuses.
+pub fn warn_of_manifest(context: &mut CommandContext, kind: &Kind, manifest: &Manifest) {
+    let warning = kind.deprecation(manifest.object.api_version()).map(str::to_owned);
+    context.warn(warning.as_slice());
 }
 
 /// Warns that a short name on the command line also belongs to other kinds.
@@ -526,15 +529,18 @@ pub fn check_type(manifest: &Manifest) -> CliResult {
              errors, turn validation off with --validate=false"
         )));
     }
-    for (field, value) in [("apiVersion", object.api_version()), ("kind", object.kind())] {
-        if value.is_empty() {
-            return Err(Failure::plain(format!(
-                "error validating {source:?}: error validating data: {field} not set; if you choose to ignore these errors, \
-                 turn validation off with --validate=false"
-            )));
-        }
-    }
-    Ok(())
+    let fields = [("apiVersion", object.api_version()), ("kind", object.kind())];
+    let missing: Vec<String> =
+        fields.iter().filter(|(_, value)| value.is_empty()).map(|(field, _)| format!("{field} not set")).collect();
+    let missing = match &missing[..] {
+        [] => return Ok(()),
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    Err(Failure::plain(format!(
+        "error validating {source:?}: error validating data: {missing}; if you choose to ignore these errors, turn validation off \
+         with --validate=false"
+    )))
 }
 
 /// Returns the kind of a manifest's object.

@@ -20,6 +20,9 @@ kloop cluster-info"
 pub struct Args {
     #[command(subcommand)]
     verb: Option<ClusterInfoVerb>,
+    /// Ignored, as kubectl does.
+    #[arg(hide = true)]
+    _surplus: Vec<String>,
 }
 
 #[derive(Subcommand)]

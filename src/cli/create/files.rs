@@ -111,7 +111,7 @@ fn edit_manifests(manifests: &mut [Manifest], windows: bool, context: &mut Comma
 /// Returns the object to send for a manifest.
 fn sent(
     args: &FromFiles,
-    context: &CommandContext,
+    context: &mut CommandContext,
     manifest: &Manifest,
     dry_run: DryRun,
 ) -> CliResult<(&'static Kind, Object)> {
@@ -121,6 +121,7 @@ fn sent(
     // `--dry-run=client` prints it as written.
     if dry_run != DryRun::Client {
         object.unset(&["metadata", "resourceVersion"]);
+        targets::warn_of_manifest(context, kind, manifest);
     }
     Ok((kind, args.make.noted(context, object)))
 }

@@ -4,10 +4,11 @@ use super::Args;
 use crate::cli::cluster::rest;
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::KindRegistry;
-use crate::object::scalar_text;
+use crate::object::{Object, scalar_text};
 use crate::serve::ComputedKind;
 use crate::show::columns;
 use crate::show::print::{ObjectPrinter, OutputFormat};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -34,6 +35,30 @@ pub fn parse(kinds: &KindRegistry, words: &[String]) -> Option<ComputedTarget> {
     Some(ComputedTarget { kind, name })
 }
 
+impl ComputedTarget {
+    /// Returns the path of the objects, of one namespace or of all.
+    fn path(&self, all_namespaces: bool, selector: Option<&str>, context: &CommandContext) -> String {
+        let path = self.kind.path(&self.name, (!all_namespaces).then(|| context.namespace()));
+        let selector = selector.unwrap_or_default();
+        let query: String = utf8_percent_encode(selector, NON_ALPHANUMERIC).collect();
+        if query.is_empty() { path } else { format!("{path}?labelSelector={query}") }
+    }
+
+    /// Reads the objects.
+    pub fn read(
+        &self,
+        all_namespaces: bool,
+        selector: Option<&str>,
+        context: &mut CommandContext,
+    ) -> CliResult<Vec<Object>> {
+        let document = rest::read_document(context, &self.path(all_namespaces, selector, context), "")?;
+        Ok(match document["items"].as_array() {
+            Some(items) => items.iter().cloned().map(Object).collect(),
+            None => vec![Object(document)],
+        })
+    }
+}
+
 /// Gets and prints the objects.
 pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: &mut CommandContext) -> CliResult {
     if args.watch || args.watch_only {
@@ -42,10 +67,7 @@ pub fn run(target: &ComputedTarget, args: &Args, format: OutputFormat, context: 
             target.kind.plural
         )));
     }
-    let path = target.kind.path(&target.name, (!args.all_namespaces).then(|| context.namespace()));
-    let selector = args.which.select.labels.text().unwrap_or_default();
-    let query: String = percent_encoding::utf8_percent_encode(selector, percent_encoding::NON_ALPHANUMERIC).collect();
-    let path = if query.is_empty() { path } else { format!("{path}?labelSelector={query}") };
+    let path = target.path(args.all_namespaces, args.which.select.labels.text(), context);
     let OutputFormat::Table { .. } = format else {
         let document = rest::read_document(context, &path, "")?;
         let mut printer = ObjectPrinter::new(format, args.print.show_managed_fields);

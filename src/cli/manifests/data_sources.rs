@@ -57,6 +57,9 @@ fn reading<'a>(path: &'a str) -> impl Fn(std::io::Error) -> Failure + 'a {
 
 fn from_file(source: &str, data: &mut DataEntries) -> CliResult {
     let (key, path) = match source.split_once('=') {
+        Some((_, path)) if path.contains('=') => {
+            return Err(Failure::plain("key names or file paths cannot contain '='"));
+        }
         Some(("", _)) => return Err(Failure::plain(format!("key name for file path {} missing", &source[1..]))),
         Some((key, "")) => return Err(Failure::plain(format!("file path for key name {key} missing"))),
         Some((key, path)) => (Some(key), path),
@@ -109,6 +112,14 @@ fn from_env_file(path: &str, data: &mut DataEntries) -> CliResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_with_several_equals_signs_are_refused() {
+        for source in ["a=b=c", "=b=c", "a=="] {
+            let refused = from_file(source, &mut DataEntries::new()).map_err(|failure| failure.to_string());
+            assert_eq!(refused.unwrap_err(), "error: key names or file paths cannot contain '='", "{source}");
+        }
+    }
 
     fn read_env_file(text: &str) -> Result<DataEntries, String> {
         let folder = tempfile::tempdir().expect("a folder");

@@ -9,9 +9,10 @@ use crate::cli::manifests::key_changes::{self, KeyChanges};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds;
 use crate::kinds::image::pattern::glob;
-use crate::object::{Key, Object};
+use crate::object::Key;
 use base64::Engine;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Update environment variables on a pod template.
 ///
@@ -199,17 +200,33 @@ fn list_one(args: &Args, context: &mut CommandContext, target: &Target, containe
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = target.kind.kind;
     context.print_line(&format!("# {kind} {}, container {}", target.object.name(), text(&container["name"])))?;
+    // The variables without a value, by the reason.
+    let mut errors: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for variable in container["env"].as_array().into_iter().flatten() {
         let name = text(&variable["name"]);
         let Some(source) = variable.get("valueFrom") else {
             context.print_line(&format!("{name}={}", text(&variable["value"])))?;
             continue;
         };
-        match resolved(context, target, source).filter(|_| args.resolve) {
-            Some(value) => context.print_line(&format!("{name}={value}"))?,
-            None => context.print_line(&format!("# {name} from {}", described(source)))?,
+        match args.resolve.then(|| resolved(context, target, source)) {
+            Some(Ok(value)) => context.print_line(&format!("{name}={value}"))?,
+            reference => {
+                context.print_line(&format!("# {name} from {}", described(source)))?;
+                if let Some(Err(why)) = reference {
+                    errors.entry(why).or_default().push(name);
+                }
+            }
         }
     }
+    let mut lines: Vec<String> = errors
+        .into_iter()
+        .map(|(why, mut names)| {
+            names.sort();
+            format!("error retrieving reference for {}: {why}", names.join(", "))
+        })
+        .collect();
+    lines.sort();
+    lines.iter().for_each(|line| context.print_notice(line));
     Ok(())
 }
 
@@ -226,21 +243,37 @@ fn described(source: &Value) -> String {
     }
 }
 
-/// Returns the value of a reference to a ConfigMap or a Secret, if it can be read.
-fn resolved(context: &mut CommandContext, target: &Target, source: &Value) -> Option<String> {
-    let get = |context: &mut CommandContext, kind: &str, reference: &Value| -> Option<Object> {
-        let resource = kinds::by_name(kind)?.resource;
-        let key = Key::new(resource, target.object.namespace(), reference["name"].as_str()?);
-        context.read_view(|txn| txn.get(&key)).ok().flatten()
-    };
-    if let Some(reference) = source.get("configMapKeyRef") {
-        let object = get(context, "configmap", reference)?;
-        return object.text(&["data", reference["key"].as_str()?]).map(str::to_owned);
+/// Returns the value of a reference, in kubectl's words why it has none. A workload's own metadata is that of its pods here.
+fn resolved(context: &mut CommandContext, target: &Target, source: &Value) -> Result<String, String> {
+    let object = &target.object;
+    for (field, kind, what) in [("configMapKeyRef", "configmap", "config map"), ("secretKeyRef", "secret", "secret")] {
+        let Some(reference) = source.get(field) else { continue };
+        let text = |field: &str| reference[field].as_str().unwrap_or_default();
+        let (name, key) = (text("name"), text("key"));
+        let Some(kind) = kinds::by_name(kind) else { continue };
+        let found = Key::new(kind.resource, object.namespace(), name);
+        let found = context.read_view(|txn| read::get(txn, &found)).map_err(|failure| match failure {
+            Failure::Api { status, .. } => status.message,
+            other => other.to_string(),
+        })?;
+        let missing = || format!("key {key} not found in {what} {name}");
+        let value = found.text(&["data", key]).ok_or_else(missing)?.to_owned();
+        if what != "secret" {
+            return Ok(value);
+        }
+        let decoded = base64::engine::general_purpose::STANDARD.decode(value).map_err(|error| error.to_string())?;
+        return Ok(String::from_utf8_lossy(&decoded).into_owned());
     }
-    let reference = source.get("secretKeyRef")?;
-    let object = get(context, "secret", reference)?;
-    let encoded = object.text(&["data", reference["key"].as_str()?])?;
-    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(encoded).ok()?).ok()
+    let Some(path) = source["fieldRef"]["fieldPath"].as_str() else { return Err("unsupported resource field".into()) };
+    let subscript = path.strip_suffix("']").and_then(|path| path.split_once("['"));
+    Ok(match (path, subscript) {
+        ("metadata.name", _) => object.name().to_owned(),
+        ("metadata.namespace", _) => object.namespace().to_owned(),
+        ("metadata.uid", _) => object.uid().to_owned(),
+        (_, Some(("metadata.labels", key))) => object.label(key).unwrap_or_default().to_owned(),
+        (_, Some(("metadata.annotations", key))) => object.annotation(key).unwrap_or_default().to_owned(),
+        _ => return Err(format!("unsupported fieldPath: {path}")),
+    })
 }
 
 #[cfg(test)]
