@@ -28,6 +28,7 @@ fn add_condition(request: &mut Object, condition_type: &str, reason: &str, messa
     request.set(&["status", "conditions"], conditions);
 }
 
+/// Whether a request has its certificate.
 pub fn is_issued(request: &Object) -> bool {
     request.text(&["status", "certificate"]).is_some_and(|certificate| !certificate.is_empty())
 }
