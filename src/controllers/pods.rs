@@ -154,7 +154,7 @@ impl PodCreationBudget {
 
 fn too_many_waiting() -> String {
     format!(
-        "{MAX_WAITING_PODS} pods of it wait for a node: more are created when some of them have one. Add nodes, or lower replicas"
+        "{MAX_WAITING_PODS} of its pods wait for a node, and more are created when some of them have one: add nodes, or lower replicas"
     )
 }
 

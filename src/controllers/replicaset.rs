@@ -293,7 +293,7 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {l
         let full = plan(&world, &key);
         let [Write { verb: WriteVerb::Status(object), .. }] = &full.writes[..] else { panic!("{:?}", full.writes) };
         let condition = condition::find(object.items(&["status", "conditions"]), FAILURE).expect("it is set");
-        let text = "10000 pods of it wait for a node: more are created when some of them have one. Add nodes, or lower replicas";
+        let text = "10000 of its pods wait for a node, and more are created when some of them have one: add nodes, or lower replicas";
         assert_eq!((condition["status"].as_str(), condition["message"].as_str()), (Some("True"), Some(text)));
         assert_eq!((full.events.len(), &full.waits[0]), (0, &text.to_owned()));
         set["status"] = object.0["status"].clone();

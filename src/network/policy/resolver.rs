@@ -65,13 +65,16 @@ fn grouped<'w>(rules: &'w [Value], peers: &str) -> HashMap<Option<&'w [Value]>, 
     groups
 }
 
+/// The `namespaceSelector` and the `podSelector` of a peer.
+type PeerSelectors<'w> = (Option<&'w Value>, Option<&'w Value>);
+
 /// Resolves the peers and ports of one policy.
 struct Resolver<'w> {
     world: &'w World,
     /// The policy's namespace.
     namespace: &'w str,
-    /// The addresses for each pair of a `namespaceSelector` and a `podSelector`.
-    selected: HashMap<(Option<&'w Value>, Option<&'w Value>), Rc<[Ipv4Addr]>>,
+    /// The addresses that peers select.
+    selected: HashMap<PeerSelectors<'w>, Rc<[Ipv4Addr]>>,
     /// All pods with an address, ordered by it; filled when a rule first needs it.
     by_address: Option<Vec<(Ipv4Addr, &'w Arc<Row>)>>,
     /// The pods of each namespace by their labels, for policies with many peers.
