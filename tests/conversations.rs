@@ -7,7 +7,9 @@ fn play(file: &Path) {
     let cases = trycmd::TestCases::new();
     cases.register_bin("kloop", Path::new(env!("CARGO_BIN_EXE_kloop")));
     cases.env("KLOOP_STATE", home.path().join("state.db").display().to_string());
-    cases.env("HOME", home.path().display().to_string()).env("NO_COLOR", "1");
+    // Also temporary files that commands leave on purpose, such as an edit that was refused, end with the folder.
+    cases.env("HOME", home.path().display().to_string()).env("TMPDIR", home.path().display().to_string());
+    cases.env("NO_COLOR", "1");
     cases.case(file).run();
 }
 

@@ -165,7 +165,6 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
             Err(failure) => failures.push(failure),
         }
     }
-    located.iter().for_each(|(manifest, kind, _)| targets::warn_of_manifest(context, kind, manifest));
     let (mut applied, mut needs_plane, all, mut done_count) = (Vec::new(), None, located.len(), 0);
     let cause = context.change_cause.clone();
     let write = |txn: &mut dyn Transaction, (manifest, kind, key): &LocatedManifest| {
@@ -183,6 +182,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         done.map_err(|status| ApplyFailure::Refused { status, object, is_known })
     };
     let written = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
+        targets::warn_of_manifest(context, kind, manifest);
         let done = done.or_else(|failure| failure.recreate_or_report(args, context, (manifest, kind, &key), &options));
         match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
             Ok(object) => {

@@ -79,15 +79,16 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let revision = context.existing()?.map_or(Ok(0), |api| api.read(|snapshot| snapshot.revision()))?;
     let mut found = context.read_view(|txn| read::list(txn, kind, namespace, &selection))?;
     found.retain(|event| is_of_type(&args, event));
-    if let Some(mut printer) = args.print.printer()? {
-        events::sort(&mut found);
-        let items: Vec<Value> = found.into_iter().map(|event| event.0).collect();
-        let list = json!({"apiVersion": "v1", "items": items, "kind": "EventList", "metadata": {}});
-        return context.print(&printer.object(&list)?);
-    }
+    let printer = args.print.printer()?;
     if found.is_empty() && !args.watch {
         let place = namespace.map(|name| format!(" in {name} namespace")).unwrap_or_default();
         return control_plane::print_nothing_found(context, &format!("No events found{place}."));
+    }
+    if let Some(mut printer) = printer {
+        events::sort(&mut found);
+        let items: Vec<Value> = found.into_iter().map(|event| event.0).collect();
+        let frame = |items| json!({"apiVersion": "v1", "items": items, "kind": "EventList", "metadata": {}});
+        return context.print(&printer.list_in(items, frame)?);
     }
     let options = table::TableOptions {
         no_headers: args.no_headers,

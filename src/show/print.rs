@@ -195,12 +195,17 @@ impl ObjectPrinter {
 
     /// Formats several objects as one `List`, or separately if the format has no lists.
     pub fn list(&mut self, objects: Vec<Value>) -> Result<String, String> {
+        self.list_in(objects, list)
+    }
+
+    /// Formats several objects as the list that a function makes of them, or separately if the format has no lists.
+    pub fn list_in(&mut self, objects: Vec<Value>, frame: fn(Vec<Value>) -> Value) -> Result<String, String> {
         match &mut self.format {
             OutputFormat::CustomColumns(columns) => columns.print(&objects.iter().collect::<Vec<_>>()),
             OutputFormat::Name => objects.iter().map(|object| self.value(object)).collect(),
             _ => {
                 let objects = objects.into_iter().map(|object| self.shown(object)).collect();
-                self.shown_value(&list(objects))
+                self.shown_value(&frame(objects))
             }
         }
     }

@@ -59,7 +59,7 @@ impl Browser {
             "--disable-sync",
         ]);
         command.arg(format!("--user-data-dir={}", home.path().display()));
-        command.args(["--remote-debugging-pipe", "about:blank"]).env("HOME", home.path());
+        command.args(["--remote-debugging-pipe", "about:blank"]).env("HOME", home.path()).env("TMPDIR", home.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("bash runs");
         drop((their_input, their_output));

@@ -11,7 +11,7 @@ use crate::cli::edit::edit_text;
 use crate::cli::manifests::files::{self, FileFlags, Manifest};
 use crate::cli::{CliResult, CommandContext, Failure};
 use crate::kinds::Kind;
-use crate::object::{Object, yaml};
+use crate::object::{Object, Status, yaml};
 
 /// Flags of `create -f`.
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
                     needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
                     args.make.change.print_change(context, kind, &done.object, "created", dry_run)
                 }
-                Err(status) => Err(manifest.refusal("creating", status)),
+                Err(status) => Err(refusal(context, kind, manifest, status)),
             };
             refused.extend(result.err().map(|failure| (place, failure)));
         });
@@ -108,10 +108,16 @@ fn edit_manifests(manifests: &mut [Manifest], windows: bool, context: &mut Comma
     Ok(true)
 }
 
+/// The API server's refusal of a manifest, with its warning about the kind.
+fn refusal(context: &mut CommandContext, kind: &Kind, manifest: &Manifest, status: Status) -> Failure {
+    targets::warn_of_manifest(context, kind, manifest);
+    manifest.refusal("creating", status)
+}
+
 /// Returns the object to send for a manifest.
 fn sent(
     args: &FromFiles,
-    context: &mut CommandContext,
+    context: &CommandContext,
     manifest: &Manifest,
     dry_run: DryRun,
 ) -> CliResult<(&'static Kind, Object)> {
@@ -121,7 +127,6 @@ fn sent(
     // `--dry-run=client` prints it as written.
     if dry_run != DryRun::Client {
         object.unset(&["metadata", "resourceVersion"]);
-        targets::warn_of_manifest(context, kind, manifest);
     }
     Ok((kind, args.make.noted(context, object)))
 }
