@@ -1,7 +1,7 @@
 //! Eviction of pods from devices with a NoExecute taint that their claims do not tolerate (`devicetainteviction`).
 //!
 //! Knows: a taint counts from when it was added, and a limited toleration from the same moment. DeviceTaintRules are off by default in
-//! Kubernetes 1.36, and are not served. Never: changes a claim; [`super::resource_claims`] frees its devices when the pod has ended.
+//! Kubernetes 1.36, and are not served. Never: changes a claim; [`super::resource_claim_release`] frees its devices when the pod has ended.
 
 use super::pods::mark_disrupted;
 use crate::object::time::Shift;

@@ -1,7 +1,7 @@
 //! Release of device claims: pods that have ended lose their reservation, a claim that no pod uses loses its devices, and a claim that was
 //! made for one pod is deleted when its pod no longer needs it.
 //!
-//! Never: creates or allocates a claim; [`super::pod_resource_claims`] and the scheduler do.
+//! Never: creates or allocates a claim; [`super::resource_claim_templates`] and the scheduler do.
 
 use crate::object::{Key, Object, Resource};
 use crate::world::{Loop, Plan, Row, World, WriteVerb, devices};

@@ -1,7 +1,7 @@
 //! Device claims of pods: makes a ResourceClaim from each template that a pod names, and records its name in the pod's status. A claim that
 //! is allocated already is reserved for a pod that was put on a node without the scheduler.
 //!
-//! Never: allocates devices; the scheduler does. [`super::resource_claims`] releases claims.
+//! Never: allocates devices; the scheduler does. [`super::resource_claim_release`] releases claims.
 
 use super::controller_ref::Owner;
 use crate::object::{Key, Object, OwnerRef};
