@@ -12,7 +12,7 @@ use super::{ApiResult, WriteOptions, conversion, custom, read};
 use crate::kinds::event::with_stored_names;
 use crate::kinds::shared::field;
 use crate::kinds::{FieldErrors, FieldPath, Kind};
-use crate::managed_fields::{self, apply::FieldApplier};
+use crate::managed_fields::{self, apply::ApplyManager, apply::FieldApplier};
 use crate::object::{LAST_APPLIED, Object, Reason, Status};
 
 /// The field manager that owns kubectl's last-applied annotation after a server-side apply.
@@ -21,19 +21,19 @@ const LAST_APPLIED_MANAGER: &str = "kubectl-last-applied";
 /// Maximum number of times that the managers of client-side apply are taken over (kubectl: `maxPatchRetry`).
 const MAX_ATTEMPTS: usize = 5;
 
-/// Applies a configuration, whose name and namespace are those of the object, as one manager; `force` takes over fields of other managers.
+/// Applies a configuration, whose name and namespace are those of the object, as one manager.
 /// Creates a missing object. Ignores the manager in the options. `part` is the object or its status.
 pub fn apply_patch(
     txn: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
-    (manager, force): (&str, bool),
+    manager: ApplyManager<'_>,
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<Applied> {
     let bad = |text: &str| Err(Status::new(Reason::BadRequest, text));
-    field_manager::check_applier(manager)?;
-    let action = ForwardedAction::Apply(config, (manager, force), options);
+    field_manager::check_applier(manager.name)?;
+    let action = ForwardedAction::Apply(config, manager, options);
     if let Some(reply) = txn.forward(&ForwardedWrite::from_body(kind, config, part.subresource(), action)) {
         return reply.map(|reply| Applied::from_reply(ApplyOutcome::Configured, reply));
     }
@@ -53,7 +53,7 @@ pub fn apply_patch(
         errors.immutable(&FieldPath::root("metadata").child("uid"), &uid, &own);
         return Err(field::invalid(kind.kind, kind.resource, config.name(), &errors.0));
     }
-    let applier = FieldApplier { manager, subresource: part.subresource(), force, now: txn.now() };
+    let applier = FieldApplier { manager, subresource: part.subresource(), now: txn.now() };
     // Managers that use different groups of Events own the same fields.
     let stored_config = with_stored_names(kind, config);
     let object = managed_fields::apply::applied(kind, live.as_ref(), &stored_config, applier)?;
@@ -62,7 +62,7 @@ pub fn apply_patch(
         refuse(kind, &object, &custom.null_errors(&object))?;
     }
     // Fields that the pipeline sets have no manager.
-    let options = WriteOptions { manager: None, applier: Some(manager.to_owned()), ..options.clone() };
+    let options = WriteOptions { manager: None, applier: Some(manager.name.to_owned()), ..options.clone() };
     if live.is_none() && part == UpdatePart::Main {
         let uid = config.uid();
         if !uid.is_empty() {
@@ -87,27 +87,28 @@ pub fn apply_as_kubectl(
     txn: &mut dyn Transaction,
     kind: &Kind,
     config: &Object,
-    (manager, force): (&str, bool),
+    manager: ApplyManager<'_>,
     options: &WriteOptions,
 ) -> ApiResult<Applied> {
     let apply = |txn: &mut dyn Transaction, config: &Object, who| {
         apply_patch(txn, kind, config, who, UpdatePart::Main, options)
     };
-    let mut done = apply(txn, config, (manager, force))?;
+    let mut done = apply(txn, config, manager)?;
     if options.dry_run {
         return Ok(done);
     }
     let annotation = ["f:metadata", "f:annotations", &format!("f:{LAST_APPLIED}")];
-    if manager == managed_fields::apply::KUBECTL
+    if manager.name == managed_fields::apply::KUBECTL
         && done.object.annotation(LAST_APPLIED).is_some()
         && !managed_fields::is_applied(&done.object, &annotation)
     {
-        let kept = apply(txn, &identity_with_last_applied(&done.object), (LAST_APPLIED_MANAGER, false))?;
+        let last_applied = ApplyManager { name: LAST_APPLIED_MANAGER, force: false };
+        let kept = apply(txn, &identity_with_last_applied(&done.object), last_applied)?;
         done.object = kept.object;
     }
     for attempt in 1.. {
         let mut moved = done.object.clone();
-        if !managed_fields::migrate(&mut moved, &annotation, manager) {
+        if !managed_fields::migrate(&mut moved, &annotation, manager.name) {
             break;
         }
         let options = WriteOptions { manager: None, ..options.clone() };
@@ -118,7 +119,7 @@ pub fn apply_as_kubectl(
             }
             written => {
                 written?;
-                done.object = apply(txn, config, (manager, force))?.object;
+                done.object = apply(txn, config, manager)?.object;
                 break;
             }
         }
@@ -145,13 +146,24 @@ mod tests {
     use crate::kinds;
     use serde_json::json;
 
+    const TESTER: ApplyManager = ApplyManager { name: "test", force: false };
+
     #[test]
     fn appliers_of_both_groups_of_events_conflict() {
         let mut api = Api::in_memory("test").unwrap();
         let kind = kinds::by_name("events").unwrap();
         let mut apply = |config: &serde_json::Value, manager: &str| {
             let (config, options) = (Object(config.clone()), WriteOptions::default());
-            api.write(false, |txn| apply_patch(txn, kind, &config, (manager, false), UpdatePart::Main, &options))
+            api.write(false, |txn| {
+                apply_patch(
+                    txn,
+                    kind,
+                    &config,
+                    ApplyManager { name: manager, force: false },
+                    UpdatePart::Main,
+                    &options,
+                )
+            })
         };
         let about = json!({"kind": "Pod", "name": "p", "namespace": "default"});
         let metadata = json!({"name": "e", "namespace": "default"});
@@ -179,9 +191,8 @@ mod tests {
         let mut apply = |config: serde_json::Value| {
             let options = WriteOptions::default();
             let config = Object(config);
-            let applied = |txn: &mut dyn Transaction| {
-                apply_patch(txn, kind, &config, ("test", false), UpdatePart::Main, &options)
-            };
+            let applied =
+                |txn: &mut dyn Transaction| apply_patch(txn, kind, &config, TESTER, UpdatePart::Main, &options);
             api.write(false, applied).unwrap().object
         };
         let metadata = json!({"name": "a", "namespace": "default"});
@@ -210,7 +221,7 @@ mod tests {
             let options = WriteOptions::default();
             api.write(false, |txn| {
                 let kind = txn.kinds().by_kind("null.dev/v1", "Boat").expect("a kind");
-                apply_patch(txn, kind, &config, ("test", false), UpdatePart::Main, &options)
+                apply_patch(txn, kind, &config, TESTER, UpdatePart::Main, &options)
             })
         };
         let refused = apply(json!({"crew": null})).err().unwrap();
@@ -229,7 +240,7 @@ mod tests {
         let kind = kinds::by_name("configmaps").unwrap();
         let mut apply = |config: &Object| {
             let options = WriteOptions::default();
-            api.write(false, |txn| apply_patch(txn, kind, config, ("test", false), UpdatePart::Main, &options))
+            api.write(false, |txn| apply_patch(txn, kind, config, TESTER, UpdatePart::Main, &options))
         };
         let mut config = Object(json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "a", "namespace": "default", "uid": "1"}}));

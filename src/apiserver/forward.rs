@@ -7,6 +7,7 @@
 use super::{DeleteOptions, WriteOptions};
 use crate::client::PatchFormat;
 use crate::kinds::Kind;
+use crate::managed_fields::apply::ApplyManager;
 use crate::object::{Key, Object};
 use serde_json::Value;
 
@@ -32,8 +33,8 @@ pub enum ForwardedAction<'a> {
     Update(&'a Object, &'a WriteOptions),
     /// A patch.
     Patch(PatchFormat, &'a Value, &'a WriteOptions),
-    /// A server-side apply, by a manager, with force or without.
-    Apply(&'a Object, (&'a str, bool), &'a WriteOptions),
+    /// A server-side apply, by a manager.
+    Apply(&'a Object, ApplyManager<'a>, &'a WriteOptions),
     /// A deletion.
     Delete(&'a DeleteOptions),
 }

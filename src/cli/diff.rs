@@ -15,7 +15,7 @@ use crate::apiserver::rules::names::key_of;
 use crate::apiserver::update::UpdatePart;
 use crate::kinds::Kind;
 use crate::kinds::shared::manifest_folder;
-use crate::managed_fields::apply::KUBECTL;
+use crate::managed_fields::apply::{ApplyManager, KUBECTL};
 use crate::object::LAST_APPLIED;
 use crate::object::{Key, Object, io_error_text, yaml};
 use serde_json::{Map, Value};
@@ -172,7 +172,8 @@ fn write_versions(
     let object = targets::prepare_object(manifest, kind, &key);
     let options = context.options(FieldValidation::Strict, DryRun::Server);
     let mut before = context.read_view(|txn| txn.get(&key))?;
-    let applier = (args.field_manager.as_deref().unwrap_or(KUBECTL), args.force_conflicts);
+    let name = args.field_manager.as_deref().unwrap_or(KUBECTL);
+    let applier = ApplyManager { name, force: args.force_conflicts };
     let done = context.api_for(true)?.write(true, |txn| match args.server_side {
         true => apply_patch(txn, kind, &object, applier, UpdatePart::Main, &options),
         false => apply::apply(txn, kind, &object, true, &options),

@@ -20,15 +20,22 @@ const BEFORE: &str = "before-first-apply";
 /// The field manager of `kubectl apply`, which takes over fields from its client-side apply.
 pub const KUBECTL: &str = "kubectl";
 
-/// The field manager of a server-side apply, and its options.
+/// A manager that applies a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ApplyManager<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it takes over the fields of other managers that it sets to other values; otherwise they are conflicts.
+    pub force: bool,
+}
+
+/// A server-side apply.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldApplier<'a> {
-    /// Its name.
-    pub manager: &'a str,
+    /// The field manager.
+    pub manager: ApplyManager<'a>,
     /// The subresource that it applies, such as `status`; empty for the object itself.
     pub subresource: &'static str,
-    /// Whether it takes over fields of other managers.
-    pub force: bool,
     /// The current time.
     pub now: Time,
 }
@@ -43,12 +50,18 @@ pub fn applied(kind: &Kind, live: Option<&Object>, config: &Object, applier: Fie
             if !remaining.is_empty() {
                 return Err(conflict_status(&remaining));
             }
-            merged(kind, live, config, &wanted, FieldApplier { force: true, ..applier })
+            merged(
+                kind,
+                live,
+                config,
+                &wanted,
+                FieldApplier { manager: ApplyManager { force: true, ..applier.manager }, ..applier },
+            )
         }
         done => done,
     };
     let mut applied = applied.map_err(|conflicts| conflict_status(&conflicts))?;
-    if applier.manager == KUBECTL && applied.annotation(LAST_APPLIED).is_some() {
+    if applier.manager.name == KUBECTL && applied.annotation(LAST_APPLIED).is_some() {
         applied.set(&["metadata", "annotations", LAST_APPLIED], last_applied(config));
     }
     Ok(applied)
@@ -133,7 +146,7 @@ fn merged(
     let of = ValueShape::for_object(kind, config);
     let mut entries = live.map(|live| owners_before(kind, live, applier.now)).unwrap_or_default();
     let mut own = ManagerEntry {
-        manager: applier.manager.to_owned(),
+        manager: applier.manager.name.to_owned(),
         operation: ManagerOperation::Apply,
         api_version: version_of(kind, config),
         subresource: applier.subresource.to_owned(),
@@ -157,7 +170,7 @@ fn merged(
     let set = owned(kind, changes.added.clone().union(&changes.modified), applier.subresource);
     let conflicts = entries.iter().map(|entry| (entry.clone(), entry.fields.intersection(&set)));
     let conflicts: Conflicts = conflicts.filter(|(_, fields)| !fields.is_empty()).collect();
-    if !conflicts.is_empty() && !applier.force {
+    if !conflicts.is_empty() && !applier.manager.force {
         return Err(conflicts);
     }
     let changed = set.clone().union(&changes.removed);
@@ -210,8 +223,10 @@ fn pruned(merged: Value, of: ValueShape, last: &FieldSet, owned: &FieldSet) -> V
 
 /// Removes conflicts of kubectl with its own client-side apply: it takes over fields that still have the applied value.
 fn remaining_conflicts(kind: &Kind, conflicts: &Conflicts, live: Option<&Object>, applier: FieldApplier) -> Conflicts {
-    let own =
-        live.filter(|_| applier.manager == KUBECTL).and_then(|live| applied_by_client(kind, live)).unwrap_or_default();
+    let own = live
+        .filter(|_| applier.manager.name == KUBECTL)
+        .and_then(|live| applied_by_client(kind, live))
+        .unwrap_or_default();
     let remaining = conflicts.iter().map(|(entry, fields)| (entry.clone(), fields.difference(&own)));
     remaining.filter(|(_, fields)| !fields.is_empty()).collect()
 }

@@ -1,6 +1,6 @@
 //! Tests of the effect of applies and other writes on an object and its managers.
 
-use super::apply::{FieldApplier, applied};
+use super::apply::{ApplyManager, FieldApplier, applied};
 use super::granularity::ValueShape;
 use super::update::{record_create, record_update};
 use crate::kinds::{self, Kind};
@@ -41,7 +41,7 @@ impl WriteSequence {
     }
 
     fn try_apply(&mut self, manager: &str, rest: Value, force: bool) -> Result<(), String> {
-        let who = FieldApplier { manager, subresource: "", force, now: now() };
+        let who = FieldApplier { manager: ApplyManager { name: manager, force }, subresource: "", now: now() };
         let config = body(self.kind, rest);
         let done = applied(self.kind, self.live.as_ref(), &config, who).map_err(|status| status.message)?;
         self.live = Some(done);

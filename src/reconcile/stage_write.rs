@@ -14,6 +14,7 @@ use crate::apiserver::user::User;
 use crate::apiserver::{Transaction, WriteOptions, create};
 use crate::kinds::{Kind, KindRegistry};
 use crate::managed_fields::FieldManager;
+use crate::managed_fields::apply::ApplyManager;
 use crate::object::{Key, Object, Reason, Status};
 use crate::world::{AppliedFields, Propagation, World, WriteVerb};
 use hashbrown::HashMap;
@@ -66,7 +67,8 @@ pub fn write_verb(
         WriteVerb::Apply { object, fields } => {
             let part = if fields.is_status { UpdatePart::Status } else { UpdatePart::Main };
             let config = applied_config(object, fields);
-            apply_patch(txn, kind_of(&kinds, object)?, &config, (fields.manager, true), part, &options).map(|_| ())
+            let manager = ApplyManager { name: fields.manager, force: true };
+            apply_patch(txn, kind_of(&kinds, object)?, &config, manager, part, &options).map(|_| ())
         }
         // Pods change most often. Their loops write the object that they have read, so a cheaper update is possible.
         WriteVerb::Status(object) if object.kind() == "Pod" => update_pod_status(txn, kind_of(&kinds, object)?, object),

@@ -266,7 +266,7 @@ fn apply_scale(
     show: &ReadPresentation,
 ) -> ServeResult {
     let options = options::write_options(request, "PatchOptions")?;
-    let (manager, force) = (applier(request)?, request.flag("force"));
+    let manager = applier(request)?;
     let (wanted, mut warnings) = configuration(request, ("autoscaling/v1", "Scale"), options.field_validation)?;
     let wanted = Object(wanted);
     if wanted.value_at(&["metadata", "name"]).is_some() {
@@ -283,7 +283,7 @@ fn apply_scale(
     }
     let done = api.write(options.dry_run, |txn| {
         exact(txn, &key)?;
-        apply_patch(txn, asked.kind, &config, (manager, force), UpdatePart::Scale, &options)
+        apply_patch(txn, asked.kind, &config, manager, UpdatePart::Scale, &options)
     })?;
     let object = show.converted_object(api, done.object)?;
     let scaled = scale(asked.kind, &object);

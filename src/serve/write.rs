@@ -12,6 +12,7 @@ use crate::apiserver::create::create as make;
 use crate::apiserver::patch::{self as edit, PatchType};
 use crate::apiserver::update::{UpdatePart, update};
 use crate::apiserver::{Api, FieldValidation, WriteOptions, WriteReply};
+use crate::managed_fields::apply::ApplyManager;
 use crate::object::patch::is_deeper_than;
 use crate::object::{Object, Reason, Status, yaml};
 use serde_json::{Value, json};
@@ -116,11 +117,12 @@ pub fn is_apply(request: &ApiRequest) -> bool {
 }
 
 /// Returns the manager of a server-side apply, which has to be named.
-pub fn applier(request: &ApiRequest) -> ServeResult<&str> {
-    request.parameter("fieldManager").ok_or_else(|| {
+pub fn applier(request: &ApiRequest) -> ServeResult<ApplyManager<'_>> {
+    let name = request.parameter("fieldManager").ok_or_else(|| {
         let message = "Required value: is required for apply patch".to_owned();
         options::wrong("PatchOptions", "fieldManager", "FieldValueRequired", message)
-    })
+    })?;
+    Ok(ApplyManager { name, force: request.flag("force") })
 }
 
 /// Reads the configuration of a server-side apply, which has to name its version and kind. Also returns warnings about it.
@@ -154,7 +156,6 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
     if !is_unnamed {
         check_name(&config, asked.name)?;
     }
-    let force = request.flag("force");
     // Errors name the namespace as the body does.
     let as_written = |status: Status| match names_namespace {
         true => status,
@@ -169,7 +170,7 @@ fn apply(api: &mut Api, request: &ApiRequest, asked: &ResolvedTarget<'_>, part: 
             check_name(&config, asked.name)?;
         }
         config.set(&["metadata", "name"], asked.name);
-        apply_patch(txn, asked.kind, &config, (manager, force), part, &options)
+        apply_patch(txn, asked.kind, &config, manager, part, &options)
     });
     let done = applied.map_err(as_written)?;
     let code = if done.outcome == ApplyOutcome::Created { 201 } else { 200 };

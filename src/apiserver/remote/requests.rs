@@ -48,10 +48,11 @@ pub fn write_request(write: &ForwardedWrite<'_>, dry_run: bool) -> ClientRequest
         ForwardedAction::Patch(format, patch, options) => {
             with_options(ClientRequest::patch(object(), *format, patch), options, dry_run)
         }
-        ForwardedAction::Apply(config, (manager, force), options) => {
+        ForwardedAction::Apply(config, manager, options) => {
             let unmanaged = WriteOptions { manager: None, ..(*options).clone() };
             let request = ClientRequest::patch(object(), PatchFormat::Apply, &config.0);
-            let request = request.query("fieldManager", manager).query("force", if *force { "true" } else { "false" });
+            let request = request.query("fieldManager", manager.name);
+            let request = request.query("force", if manager.force { "true" } else { "false" });
             with_options(request, &unmanaged, dry_run)
         }
         ForwardedAction::Delete(options) => {

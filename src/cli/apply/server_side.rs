@@ -9,7 +9,7 @@ use crate::cli::command_line::dry_run::DryRun;
 use crate::cli::manifests::files::Manifest;
 use crate::cli::{CliResult, Failure};
 use crate::kinds::Kind;
-use crate::managed_fields::apply::KUBECTL;
+use crate::managed_fields::apply::{ApplyManager, KUBECTL};
 use crate::object::{Object, Reason, Status};
 
 /// Flags of server-side apply.
@@ -80,7 +80,7 @@ impl ServerSideApplier {
         object: &Object,
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {
-        let applier = (self.manager.as_str(), self.force);
+        let applier = ApplyManager { name: &self.manager, force: self.force };
         let unknown = || Status::unknown_resource();
         let part = UpdatePart::find(kind, &self.subresource).ok_or_else(unknown);
         let done = match part.map_err(|status| ApplyFailure::Failed(refused(status, manifest)))? {
