@@ -35,8 +35,6 @@ pub struct LocalPod<'a> {
     pub is_simulated: bool,
     /// Bytes that the variables, commands and arguments of its starts may still take in this plan.
     pub start_bytes: Cell<usize>,
-    /// Bytes that the files of its volumes may still take, in one pass over the volumes.
-    pub file_bytes: Cell<usize>,
     /// Why its node does not admit it, as reason and message, once that was asked.
     pub rejection: OnceCell<Option<(String, String)>>,
     /// Its volumes, once a container or a refresh needed them.

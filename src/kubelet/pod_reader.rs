@@ -116,7 +116,6 @@ impl<'a> LocalPod<'a> {
             members,
             is_simulated,
             start_bytes,
-            file_bytes: Cell::new(0),
             rejection: OnceCell::new(),
             volumes: RefCell::new(None),
         };

@@ -4,6 +4,7 @@ use super::super::actions::StartFailure;
 use super::super::image;
 use super::super::pod::LocalPod;
 use super::super::resources;
+use super::files::FileBudget;
 use super::{claim, files};
 use crate::kinds::pod::volumes::VolumeSource;
 use crate::object::Str;
@@ -13,8 +14,8 @@ use k8s_openapi::api::core::v1::Volume;
 /// Reason of the event about a volume that cannot be set up.
 pub const MOUNT_FAILED: &str = "FailedMount";
 
-/// Returns the content of one volume, or Kubernetes' message about a missing object or key.
-pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> {
+/// Returns the content of one volume, whose files take their bytes from the budget, or Kubernetes' message about a missing object or key.
+pub fn source(pod: &LocalPod, volume: &Volume, budget: &mut FileBudget) -> Result<VolumeContent, String> {
     let unsupported = || Err("this kind of volume is not supported by this node".into());
     let Some(source) = VolumeSource::from_volume(volume) else { return unsupported() };
     let grouped = |files| VolumeContent::Files(files::with_group(pod, files));
@@ -33,10 +34,10 @@ pub fn source(pod: &LocalPod, volume: &Volume) -> Result<VolumeContent, String> 
             let name = source.claim_name(&pod.row.key.name, &volume.name).unwrap_or_default();
             claim::source(pod, &name, matches!(source, VolumeSource::Ephemeral(_)))
         }
-        VolumeSource::ConfigMap(map) => files::config_map(pod, map).map(grouped),
-        VolumeSource::Secret(secret) => files::secret(pod, secret).map(grouped),
-        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward).map(grouped),
-        VolumeSource::Projected(projected) => files::projected(pod, projected).map(grouped),
+        VolumeSource::ConfigMap(map) => files::config_map(pod, map, budget).map(grouped),
+        VolumeSource::Secret(secret) => files::secret(pod, secret, budget).map(grouped),
+        VolumeSource::DownwardApi(downward) => files::downward_api(pod, downward, budget).map(grouped),
+        VolumeSource::Projected(projected) => files::projected(pod, projected, budget).map(grouped),
         VolumeSource::Image(image) => image_files(pod, image.reference.as_deref().unwrap_or_default()),
         VolumeSource::Nfs(_)
         | VolumeSource::Csi(_)
@@ -85,9 +86,9 @@ pub fn missing(pod: &LocalPod) -> Option<StartFailure> {
     let is_made_of_objects =
         |volume: &Volume| VolumeSource::from_volume(volume).is_some_and(VolumeSource::is_made_of_objects);
     let wanted = |volume: &&Volume| !pod.is_simulated || is_made_of_objects(volume);
-    pod.file_bytes.set(files::MAX_POD_FILE_BYTES);
+    let mut budget = FileBudget::default();
     let mut wanted = pod.spec.volumes.iter().flatten().filter(wanted);
-    let failure = wanted.find_map(|volume| Some(mount_failure(volume, &source(pod, volume).err()?)));
+    let failure = wanted.find_map(|volume| Some(mount_failure(volume, &source(pod, volume, &mut budget).err()?)));
     failure.map(|(_, message)| StartFailure { reason: MOUNT_FAILED, message })
 }
 

@@ -22,33 +22,45 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 /// container takes all of them to the shim ([`crate::runtime`] bounds its requests above this).
 pub const MAX_POD_FILE_BYTES: usize = 24 << 20;
 
-/// Takes the bytes of a file from those that the pod's volumes may still have.
-fn take_bytes(pod: &LocalPod, bytes: usize) -> Result<(), String> {
-    let left = pod.file_bytes.get().checked_sub(bytes).ok_or_else(|| {
-        let most = MAX_POD_FILE_BYTES >> 20;
-        format!("the files of the pod's volumes take more than {most} MiB: mount fewer items, or a folder by hostPath")
-    })?;
-    pod.file_bytes.set(left);
-    Ok(())
+/// The bytes that further files of a pod's volumes may take. One pass over the volumes shares one budget.
+pub struct FileBudget(usize);
+
+impl Default for FileBudget {
+    fn default() -> FileBudget {
+        FileBudget(MAX_POD_FILE_BYTES)
+    }
+}
+
+impl FileBudget {
+    fn take(&mut self, bytes: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(bytes).ok_or_else(|| {
+            let most = MAX_POD_FILE_BYTES >> 20;
+            format!(
+                "the files of the pod's volumes take more than {most} MiB: mount fewer items, or a folder by hostPath"
+            )
+        })?;
+        Ok(())
+    }
 }
 
 /// Files, or the message about a missing object or key.
 pub type VolumeFiles = Result<Vec<VolumeFile>, String>;
 
 /// The keys of a ConfigMap.
-pub fn config_map(pod: &LocalPod, map: &ConfigMapVolumeSource) -> VolumeFiles {
-    keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), map.optional, map.default_mode.unwrap_or(MODE))
+pub fn config_map(pod: &LocalPod, map: &ConfigMapVolumeSource, budget: &mut FileBudget) -> VolumeFiles {
+    let items = map.items.as_deref();
+    keys(pod, &CONFIG_MAP, &map.name, items, map.optional, map.default_mode.unwrap_or(MODE), budget)
 }
 
 /// The keys of a Secret.
-pub fn secret(pod: &LocalPod, secret: &SecretVolumeSource) -> VolumeFiles {
+pub fn secret(pod: &LocalPod, secret: &SecretVolumeSource, budget: &mut FileBudget) -> VolumeFiles {
     let (name, mode) = (secret.secret_name.as_deref().unwrap_or_default(), secret.default_mode.unwrap_or(MODE));
-    keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode)
+    keys(pod, &SECRET, name, secret.items.as_deref(), secret.optional, mode, budget)
 }
 
 /// Facts of the pod.
-pub fn downward_api(pod: &LocalPod, downward: &DownwardAPIVolumeSource) -> VolumeFiles {
-    downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE))
+pub fn downward_api(pod: &LocalPod, downward: &DownwardAPIVolumeSource, budget: &mut FileBudget) -> VolumeFiles {
+    downward_files(pod, downward.items.as_deref(), downward.default_mode.unwrap_or(MODE), budget)
 }
 
 /// Whether a volume shows the pod's annotations, which the kubelet itself changes.
@@ -65,11 +77,11 @@ pub fn show_annotations(pod: &LocalPod) -> bool {
 }
 
 /// The files of several sources.
-pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource) -> VolumeFiles {
+pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource, budget: &mut FileBudget) -> VolumeFiles {
     let mode = projected.default_mode.unwrap_or(MODE);
     let mut files: Vec<(usize, VolumeFile)> = Vec::new();
     for (place, source) in projected.sources.iter().flatten().enumerate() {
-        files.extend(projection(pod, source, mode)?.into_iter().map(|file| (place, file)));
+        files.extend(projection(pod, source, mode, budget)?.into_iter().map(|file| (place, file)));
     }
     // When two sources have one path, the later one wins.
     let winners: HashMap<String, usize> = files.iter().map(|(place, file)| (file.path.clone(), *place)).collect();
@@ -77,16 +89,16 @@ pub fn projected(pod: &LocalPod, projected: &ProjectedVolumeSource) -> VolumeFil
     Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
-fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32) -> VolumeFiles {
+fn projection(pod: &LocalPod, source: &VolumeProjection, mode: i32, budget: &mut FileBudget) -> VolumeFiles {
     if let Some(map) = &source.config_map {
         let optional = if map.name == ROOT_CA { Some(true) } else { map.optional };
-        return keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), optional, mode);
+        return keys(pod, &CONFIG_MAP, &map.name, map.items.as_deref(), optional, mode, budget);
     }
     if let Some(secret) = &source.secret {
-        return keys(pod, &SECRET, &secret.name, secret.items.as_deref(), secret.optional, mode);
+        return keys(pod, &SECRET, &secret.name, secret.items.as_deref(), secret.optional, mode, budget);
     }
     if let Some(downward) = &source.downward_api {
-        return downward_files(pod, downward.items.as_deref(), mode);
+        return downward_files(pod, downward.items.as_deref(), mode, budget);
     }
     if let Some(wanted) = &source.service_account_token {
         let claims = token::claims(pod, wanted).into_bytes();
@@ -134,6 +146,7 @@ fn keys(
     items: Option<&[KeyToPath]>,
     optional: Option<bool>,
     mode: i32,
+    budget: &mut FileBudget,
 ) -> VolumeFiles {
     let optional = optional == Some(true);
     let Some(row) = pod.world.find(kind.resource, &pod.row.key.namespace, name) else {
@@ -145,7 +158,7 @@ fn keys(
         let plain = object.pairs(&plain).map(|(key, value)| (key, value.as_bytes().to_vec()));
         let encoded = object.pairs(&encoded).map(|(key, value)| (key, decode_value(value)));
         let files = plain.chain(encoded).map(|(key, content)| {
-            take_bytes(pod, content.len())?;
+            budget.take(content.len())?;
             Ok(file(key, mode, content))
         });
         return files.collect();
@@ -154,7 +167,7 @@ fn keys(
     for item in items {
         match value(&object, kind, &item.key) {
             Some(content) => {
-                take_bytes(pod, content.len())?;
+                budget.take(content.len())?;
                 files.push(file(&item.path, item.mode.unwrap_or(mode), content));
             }
             None if optional => {}
@@ -170,7 +183,12 @@ fn value(object: &Object, kind: &FileSource, key: &str) -> Option<Vec<u8>> {
 }
 
 /// Files of the downward API.
-fn downward_files(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode: i32) -> VolumeFiles {
+fn downward_files(
+    pod: &LocalPod,
+    items: Option<&[DownwardAPIVolumeFile]>,
+    mode: i32,
+    budget: &mut FileBudget,
+) -> VolumeFiles {
     let mut files = Vec::new();
     for item in items.unwrap_or_default() {
         let text = match (&item.field_ref, &item.resource_field_ref) {
@@ -178,7 +196,7 @@ fn downward_files(pod: &LocalPod, items: Option<&[DownwardAPIVolumeFile]>, mode:
             (None, Some(resource)) => fields::resource(pod, &Container::default(), resource)?,
             (None, None) => continue,
         };
-        take_bytes(pod, text.len())?;
+        budget.take(text.len())?;
         files.push(file(&item.path, item.mode.unwrap_or(mode), text.into_bytes()));
     }
     Ok(files)

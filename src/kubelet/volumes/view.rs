@@ -9,7 +9,7 @@ use super::super::filesystem::{sees_machine, wants_machine};
 use super::super::pod::{LocalPod, PodContainer, ResolvedVolumes};
 use super::super::security;
 use super::content::{MOUNT_FAILED, mount_failure, source};
-use super::files::MAX_POD_FILE_BYTES;
+use super::files::FileBudget;
 use super::hosts;
 use crate::kinds::pod::filesystem::ANNOTATION;
 use crate::kinds::pod::part_counts::TOKEN_VOLUME;
@@ -77,9 +77,9 @@ fn volumes(pod: &LocalPod, ip: &str) -> Rc<ResolvedVolumes> {
 fn compute_volumes(pod: &LocalPod, ip: &str) -> ResolvedVolumes {
     let private = is_private(pod);
     let (mut volumes, mut failures) = (Vec::new(), Vec::new());
-    pod.file_bytes.set(MAX_POD_FILE_BYTES);
+    let mut budget = FileBudget::default();
     for volume in pod.spec.volumes.iter().flatten().filter(|volume| private || is_declared(volume)) {
-        match source(pod, volume) {
+        match source(pod, volume, &mut budget) {
             Ok(source) => volumes.push(Volume { name: volume.name.as_str().into(), source }),
             Err(why) if is_declared(volume) => failures.push(mount_failure(volume, &why)),
             Err(_) => {}
