@@ -14,7 +14,7 @@ use crate::kinds::shared::field;
 use crate::kinds::{self, FieldErrors, Kind, UnknownField};
 use crate::managed_fields;
 use crate::object::patch::count_values;
-use crate::object::{Key, Object, Reason, Status, format_uid, time};
+use crate::object::{Key, Misfit, Object, Reason, Status, format_uid, time};
 use std::sync::Arc;
 
 /// Number of retries for a generated name that is taken (KEP-4420: eight attempts in all).
@@ -277,8 +277,9 @@ pub fn decode(kind: &Kind, body: &Object, options: &WriteOptions, warnings: &mut
     let normalized = kind.normalized(&body.0, &mut |field| unknown.push(field));
     let refuse = |text: String| Status::bad_request(format!("{}{text}", misfit_head(kind, body)));
     let mut object = Object(normalized.map_err(|error| {
-        let misfit = Some(error.path.as_str()).filter(|path| !path.is_empty()).map(Box::from);
-        Status { misfit, ..refuse(error.to_string()) }
+        let status = refuse(error.message);
+        let misfit = Misfit { path: error.path, go_type: error.go_type };
+        Status { misfit: Some(misfit).filter(|misfit| !misfit.path.is_empty()).map(Box::new), ..status }
     })?);
     let complaints = match &options.body {
         Some(body) => body.complaints(kind, &unknown),

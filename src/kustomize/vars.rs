@@ -8,7 +8,7 @@ use super::references::POD_SPEC_PATHS;
 use super::resource::BuildResource;
 use super::resource::BuildResources;
 use super::rules::Rules;
-use crate::object::Object;
+use crate::object::{Object, value_at_path};
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -75,9 +75,11 @@ pub fn resolve(resources: &mut [BuildResource], rules: &Rules) -> BuildResult {
     let mut values = HashMap::new();
     for resource in &*resources {
         for (name, path) in &resource.vars {
-            let value = value_at(&resource.object.0, path).ok_or_else(|| {
-                format!("field specified in var '{name}' ({path}) not found in corresponding resource")
-            })?;
+            let value = value_at_path(&resource.object.0, path)
+                .filter(|value| !value.is_object() && !value.is_array())
+                .ok_or_else(|| {
+                    format!("field specified in var '{name}' ({path}) not found in corresponding resource")
+                })?;
             values.insert(name.clone(), value.clone());
         }
     }
@@ -114,25 +116,6 @@ fn paths(object: &Object) -> Vec<String> {
         paths.push(format!("{spec}/volumes/nfs/server"));
     }
     paths
-}
-
-/// Returns the string or number at a path such as `spec.ports[0].port`.
-fn value_at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    let mut value = value;
-    for part in path.split('.') {
-        let (name, places) = part.split_once('[').map_or((part, ""), |(name, places)| (name, places));
-        if !name.is_empty() {
-            value = value.get(name)?;
-        }
-        for place in places.split('[').filter(|place| !place.is_empty()) {
-            let place = place.trim_end_matches(']');
-            value = match place.parse::<usize>() {
-                Ok(place) => value.get(place)?,
-                Err(_) => value.get(place)?,
-            };
-        }
-    }
-    (!value.is_object() && !value.is_array()).then_some(value)
 }
 
 /// Expands a text, or the texts in a map.
@@ -199,13 +182,5 @@ mod tests {
         ] {
             assert_eq!(expand(text, &values), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn paths_lead_to_values() {
-        let object = json!({"spec": {"ports": [{"port": 80}], "map": {}}});
-        assert_eq!(value_at(&object, "spec.ports[0].port"), Some(&json!(80)));
-        assert_eq!(value_at(&object, "spec.ports[1].port"), None);
-        assert_eq!(value_at(&object, "spec.map"), None);
     }
 }

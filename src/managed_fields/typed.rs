@@ -6,6 +6,7 @@ use super::expected_form::ExpectedForm;
 use super::fields::{FieldSet, step_text};
 use super::granularity::{ListShape, ValueShape};
 use crate::kinds::DecodeError;
+use crate::object::value_at_path;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -410,21 +411,7 @@ pub fn path_with_keys(value: &Value, of: ValueShape, path: &str) -> String {
 
 /// Returns the error of server-side apply for a body that cannot be decoded; `None` when the value has the form that the field expects.
 pub fn mismatch_of(body: &Value, of: ValueShape, error: &DecodeError) -> Option<String> {
-    let rest = error.message.strip_prefix("json: cannot unmarshal ")?;
-    let (_, go_type) = rest.split_once(" of type ")?;
-    let mismatch = ExpectedForm::from_go_type(go_type).mismatch(value_at(body, &error.path)?)?;
+    let expected = ExpectedForm::from_go_type(error.go_type.as_deref()?);
+    let mismatch = expected.mismatch(value_at_path(body, &error.path)?)?;
     Some(format!("{}: {mismatch}", path_with_keys(body, of, &error.path)))
-}
-
-/// The value at a decoder's path, such as `spec.containers[0].image`.
-fn value_at<'v>(body: &'v Value, path: &str) -> Option<&'v Value> {
-    let mut value = body;
-    for name in path.split('.') {
-        let (name, indexes) = name.split_at(name.find('[').unwrap_or(name.len()));
-        value = value.get(name)?;
-        for index in indexes.split(['[', ']']).filter_map(|index| index.parse::<usize>().ok()) {
-            value = value.get(index)?;
-        }
-    }
-    Some(value)
 }

@@ -30,6 +30,7 @@ pub mod testing;
 mod text;
 pub mod time;
 mod uid;
+mod value_path;
 pub mod whole_number;
 pub mod yaml;
 
@@ -42,9 +43,10 @@ pub use meta::{LAST_APPLIED, MIRROR, Object, OwnerRef};
 pub use quantity::Quantity;
 pub use scalar::{scalar_text, scalar_text_or_empty};
 pub use selector::{FieldSelector, Selector};
-pub use status::{Cause, Reason, Status, bug_text};
+pub use status::{Cause, Misfit, Reason, Status, bug_text};
 pub use text::{format_count, format_hex, hash_fnv1a, join_errors};
 pub use uid::format_uid;
+pub use value_path::value_at_path;
 
 /// A point in time, as in Kubernetes (UTC; usually written with a precision of seconds).
 pub type Time = jiff::Timestamp;

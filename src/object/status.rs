@@ -148,13 +148,22 @@ pub struct Status {
     pub unknown: Vec<(String, Option<&'static str>)>,
     /// Warnings that the server sends together with the error.
     pub warnings: Option<Box<ErrorWarnings>>,
-    /// The field with a value of the wrong type, if that is the cause. Additional information of kloop.
-    pub misfit: Option<Box<str>>,
+    /// The value that its field cannot have, if that is the cause. Additional information of kloop.
+    pub misfit: Option<Box<Misfit>>,
     /// The exit code of a command that fails because of the machine, such as a full disk; 1 for a server that gave no answer, whose message
     /// is printed as it is.
     pub exit_code: Option<u8>,
     /// The code, reason and details that a webhook chose; they replace those of `reason`.
     pub foreign: Option<Box<ForeignStatus>>,
+}
+
+/// A value that its field cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// Path of the field, such as `spec.containers[0].image`.
+    pub path: String,
+    /// The Go type that the value should have, such as `int32`; `None` when the type is right.
+    pub go_type: Option<String>,
 }
 
 /// The warnings that come with an error.

@@ -9,7 +9,7 @@ use crate::go::path_match::PathPattern;
 use crate::kinds::{KindRegistry, custom_resource_definition as definition};
 use crate::kustomize::BuildResource;
 use crate::object::yaml::{self, DuplicateKey, YamlDocument};
-use crate::object::{Object, Resource, Status, io_error_text};
+use crate::object::{Object, Resource, Status, io_error_text, value_at_path};
 use crate::runtime::allocator::use_mimalloc;
 use clap::Args;
 use serde_json::Value;
@@ -129,21 +129,22 @@ impl Manifest {
             let suggestion = nearest.map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
             format!("hint: {}:{line}: there is no field {path:?}{suggestion}", self.source)
         };
-        let misfit = status.misfit.iter().map(|path| self.type_hint(path, &status.message));
+        let misfit = status.misfit.iter().map(|misfit| self.type_hint(&misfit.path, misfit.go_type.as_deref()));
         status.unknown.iter().zip(lines).map(hint).chain(misfit).collect()
     }
 
-    /// A hint with the line of a value of the wrong type, for this error message.
-    fn type_hint(&self, path: &str, message: &str) -> String {
+    /// A hint with the line of a value that its field cannot have.
+    fn type_hint(&self, path: &str, go_type: Option<&str>) -> String {
         let line = self.line_of(path).unwrap_or(self.line);
-        let suggested_value = suggested_value(message);
-        format!("hint: {}:{line}: the value of {path:?} has the wrong type{suggested_value}", self.source)
+        let found = value_at_path(&self.object.0, path);
+        let suggestion = found.zip(go_type).map_or("", |(found, go_type)| suggested_value(found, go_type));
+        format!("hint: {}:{line}: the value of {path:?} has the wrong type{suggestion}", self.source)
     }
 
     /// Refuses metadata with a value of the wrong type.
     fn check_metadata(&self) -> CliResult {
         let Some(error) = find_type_error(&self.object) else { return Ok(()) };
-        let (message, hint) = (&error.message, self.type_hint(&error.path, &error.message));
+        let (message, hint) = (&error.message, self.type_hint(&error.path, error.go_type.as_deref()));
         Err(Failure::plain(format!("unable to decode {:?}: {message}\n{hint}", self.source)))
     }
 
@@ -159,22 +160,17 @@ impl Manifest {
     }
 }
 
-/// Suggests a value of the right type, based on the message of the API server.
-fn suggested_value(message: &str) -> &'static str {
-    let is_value = |kind: &str| message.contains(&format!("cannot unmarshal {kind} into "));
-    if message.ends_with("of type string") && is_value("bool") {
-        "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML without quotes)"
-    } else if message.ends_with("of type string") && is_value("number") {
-        "; put it into quotes"
-    } else if is_value("string") && ["int32", "int64"].iter().any(|kind| message.ends_with(&format!("of type {kind}")))
-    {
-        "; write a number, without quotes"
-    } else if is_value("string") && message.ends_with("of type bool") {
-        "; write true or false, without quotes"
-    } else if message.ends_with("of type v1.Build") {
-        "; write an object: build: {command: [PROGRAM, ARGUMENT, ...]}"
-    } else {
-        ""
+/// Suggests how to write the value of a field of this type.
+fn suggested_value(found: &Value, go_type: &str) -> &'static str {
+    match (found, go_type) {
+        (Value::Bool(_), "string") => {
+            "; put it into quotes (yes, no, on, off, y, n, true and false are booleans in YAML without quotes)"
+        }
+        (Value::Number(_), "string") => "; put it into quotes",
+        (Value::String(_), "int32" | "int64") => "; write a number, without quotes",
+        (Value::String(_), "bool") => "; write true or false, without quotes",
+        (_, "v1.Build") => "; write an object: build: {command: [PROGRAM, ARGUMENT, ...]}",
+        _ => "",
     }
 }
 
@@ -489,18 +485,15 @@ mod tests {
 
     #[test]
     fn hint_of_an_error_follows_the_found_and_the_wanted_type() {
-        let hint = |found: &str, wanted: &str| {
-            suggested_value(&format!("x: json: cannot unmarshal {found} into Go struct field A.b of type {wanted}"))
-        };
         for (found, wanted, expected) in [
-            ("bool", "string", "booleans in YAML"),
-            ("number", "string", "quotes"),
-            ("array", "v1.Build", "{command: ["),
-            ("string", "int32", "a number, without quotes"),
-            ("string", "bool", "true or false, without quotes"),
+            (json!(true), "string", "booleans in YAML"),
+            (json!(1), "string", "quotes"),
+            (json!([]), "v1.Build", "{command: ["),
+            (json!("1"), "int32", "a number, without quotes"),
+            (json!("true"), "bool", "true or false, without quotes"),
         ] {
-            assert!(hint(found, wanted).contains(expected), "{found} {wanted}");
+            assert!(suggested_value(&found, wanted).contains(expected), "{found} {wanted}");
         }
-        assert_eq!(hint("array", "int32"), "");
+        assert_eq!(suggested_value(&json!([]), "int32"), "");
     }
 }

@@ -22,8 +22,7 @@ pub fn find_type_error(object: &Object) -> Option<DecodeError> {
     if metadata.is_null() || is_plain(metadata) {
         return None;
     }
-    let error = typed::read::<MetadataOnly>(&object.0, &mut |_| {}).err()?;
-    error.message.starts_with("json: cannot unmarshal").then_some(error)
+    typed::read::<MetadataOnly>(&object.0, &mut |_| {}).err().filter(|error| error.go_type.is_some())
 }
 
 /// Whether metadata has only names, labels and annotations, as most manifests do, and all of them are texts.

@@ -2,12 +2,12 @@
 
 use super::super::shared::omit;
 use super::super::{FieldError, FieldErrors};
-use super::read::{LAST_TRANSITION_TIME, ReadError, TypedReader, UnknownField, UnknownFieldSink};
+pub use super::read::DecodeError;
+use super::read::{LAST_TRANSITION_TIME, TypedReader, UnknownField, UnknownFieldSink};
 use crate::object::Object;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
 use serde_json::Value;
-use std::fmt;
 
 /// A kind's typed form and its rules. Implemented for the types of `k8s-openapi`, one file of `kinds/` each.
 pub trait Typed: DeserializeOwned + Serialize {
@@ -25,23 +25,6 @@ pub trait Typed: DeserializeOwned + Serialize {
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors);
 }
 
-/// The error when a body cannot be decoded as an object of its kind (status 400).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodeError {
-    /// Path of the field, such as `spec.replicas`; empty when unknown.
-    pub path: String,
-    /// The message of Go's decoder, which contains the field.
-    pub message: String,
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
 /// Decodes a body; unknown fields are reported by path.
 pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
     read(body, unknown)
@@ -50,8 +33,7 @@ pub fn decode<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> 
 /// Decodes a part of a kind's typed form.
 pub fn read<T: DeserializeOwned>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) -> Result<T, DecodeError> {
     let unknown = UnknownFieldSink::new(unknown);
-    let error = |error: ReadError| DecodeError { path: error.path, message: error.message };
-    T::deserialize(TypedReader::new(body, &unknown)).map_err(error)
+    T::deserialize(TypedReader::new(body, &unknown))
 }
 
 /// Decodes a stored body, which was validated when it was written.
@@ -69,8 +51,7 @@ pub fn normalize<T: Typed>(body: &Value, unknown: &mut dyn FnMut(UnknownField)) 
 
 /// Encodes a typed form as JSON.
 pub fn encode<T: Typed>(typed: &T) -> Result<Value, DecodeError> {
-    let mut value =
-        serde_json::to_value(typed).map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
+    let mut value = serde_json::to_value(typed).map_err(DecodeError::custom)?;
     let conditions = value.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     conditions.into_iter().flatten().for_each(|condition| omit::zero_time(condition, LAST_TRANSITION_TIME));
     Ok(value)

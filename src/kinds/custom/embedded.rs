@@ -66,7 +66,8 @@ fn coerce_head(
 }
 
 fn invalid(path: &FieldPath, value: &Value, detail: &str) -> DecodeError {
-    DecodeError { path: path.to_string(), message: format!("{path}: Invalid value: {value}: {detail}") }
+    let message = format!("{path}: Invalid value: {value}: {detail}");
+    DecodeError { path: path.to_string(), message, go_type: None }
 }
 
 /// Brings the metadata of the defaults of a schema into the form of [`ObjectMeta`], so that they add no field that it does not know. Drops

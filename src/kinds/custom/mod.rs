@@ -28,6 +28,7 @@ use crate::object::sparse::read_field;
 use crate::object::{Object, Resource, whole_number};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use rules::RuleTree;
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -317,8 +318,7 @@ impl CustomDefinition {
                     embedded::coerce(schema, &mut new, &FieldPath::default(), unknown)?;
                 }
             }
-            let head = serde_json::to_value(&head);
-            let head = head.map_err(|error| DecodeError { path: String::new(), message: error.to_string() })?;
+            let head = serde_json::to_value(&head).map_err(DecodeError::custom)?;
             if let (Value::Object(head), Value::Object(new)) = (head, &mut new) {
                 new.extend(head);
             }

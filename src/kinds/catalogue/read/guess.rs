@@ -1,6 +1,6 @@
 //! Finds the Go type of a list's or map's elements, for the error when a value is neither a list nor a map.
 
-use super::{ReadError, TypedReader, go_types};
+use super::{DecodeError, TypedReader, go_types};
 use serde::de::value::StringDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -11,41 +11,41 @@ pub(super) struct ElementGuess<'g, 'r, 'u> {
 }
 
 impl ElementGuess<'_, '_, '_> {
-    fn guess_error(&self, element: &str) -> ReadError {
+    fn guess_error(&self, element: &str) -> DecodeError {
         self.reader.mismatch(&format!("{}{element}", self.prefix))
     }
 }
 
 impl<'de> SeqAccess<'de> for ElementGuess<'_, '_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
         seed.deserialize(&*self).map(Some)
     }
 }
 
 impl<'de> MapAccess<'de> for ElementGuess<'_, '_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
         seed.deserialize(StringDeserializer::new(String::new())).map(Some)
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
         seed.deserialize(&*self)
     }
 }
 
 macro_rules! guesses {
     ($($method:ident $name:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ReadError> {
+        fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, DecodeError> {
             Err(self.guess_error($name))
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
     guesses! {
         deserialize_any "interface {}";
@@ -72,15 +72,15 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         deserialize_ignored_any "interface {}";
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, DecodeError> {
         Err(self.guess_error(&go_types::struct_type(name)))
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, ReadError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, _: V) -> Result<V::Value, DecodeError> {
         // Every map of quantities has this type.
         Err(if name == "Quantity" {
             self.reader.mismatch("v1.ResourceList")
@@ -89,7 +89,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ReadError> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, DecodeError> {
         Err(self.guess_error("interface {}"))
     }
 
@@ -98,7 +98,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         name: &'static str,
         _: usize,
         _: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         Err(self.guess_error(&go_types::struct_type(name)))
     }
 
@@ -107,7 +107,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         name: &'static str,
         _: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         Err(self.guess_error(&go_types::struct_type(name)))
     }
 
@@ -116,7 +116,7 @@ impl<'de> Deserializer<'de> for &ElementGuess<'_, '_, '_> {
         name: &'static str,
         _: &'static [&'static str],
         _: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         Err(self.guess_error(&go_types::struct_type(name)))
     }
 }

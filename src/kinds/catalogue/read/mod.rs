@@ -10,7 +10,7 @@ mod guess;
 use super::super::shared::omit::ZERO_TIME;
 use crate::go::base64;
 use crate::object::{Quantity, time};
-pub use error::ReadError;
+pub use error::DecodeError;
 pub use go_types::is_text_type;
 use guess::ElementGuess;
 use itertools::Itertools;
@@ -129,34 +129,33 @@ impl<'r, 'u> TypedReader<'r, 'u> {
         TypedReader { value, at: PathStep::Root, unknown }
     }
 
-    fn error(&self, message: String) -> ReadError {
-        ReadError { path: self.at.path(), message }
+    fn error(&self, message: String) -> DecodeError {
+        DecodeError { path: self.at.path(), message, go_type: None }
     }
 
     /// A type mismatch: `json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`.
-    fn mismatch(&self, go_type: &str) -> ReadError {
+    fn mismatch(&self, go_type: &str) -> DecodeError {
         let found = match self.value {
             Value::Number(number) if go_type.starts_with("int") || go_type.starts_with("uint") => {
                 format!("number {number}")
             }
             _ => self.found().to_owned(),
         };
-        let message = match self.at.holder() {
-            Some((holder, field)) => {
-                let named = match go_type.strip_suffix("string") {
-                    // The key of a map is a plain string.
-                    Some(outer) if outer != "map[" => format!("{outer}{}", go_types::text_type(holder, field)),
-                    _ => go_type.to_owned(),
-                };
-                let place = self.at.fields();
-                format!("json: cannot unmarshal {found} into Go struct field {holder}.{place} of type {named}")
-            }
-            None => format!("json: cannot unmarshal {found} into Go value of type {go_type}"),
+        let Some((holder, field)) = self.at.holder() else {
+            let message = format!("json: cannot unmarshal {found} into Go value of type {go_type}");
+            return DecodeError { go_type: Some(go_type.to_owned()), ..self.error(message) };
         };
-        self.error(message)
+        let named = match go_type.strip_suffix("string") {
+            // The key of a map is a plain string.
+            Some(outer) if outer != "map[" => format!("{outer}{}", go_types::text_type(holder, field)),
+            _ => go_type.to_owned(),
+        };
+        let place = self.at.fields();
+        let message = format!("json: cannot unmarshal {found} into Go struct field {holder}.{place} of type {named}");
+        DecodeError { go_type: Some(named), ..self.error(message) }
     }
 
-    fn integer(&self, go_type: &str) -> Result<i64, ReadError> {
+    fn integer(&self, go_type: &str) -> Result<i64, DecodeError> {
         match self.value {
             // Go keeps the zero value for a null list item.
             Value::Null => Ok(0),
@@ -165,7 +164,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
     }
 
     /// The text of a time in UTC, with all its digits.
-    fn time(&self, go_type: &str) -> Result<String, ReadError> {
+    fn time(&self, go_type: &str) -> Result<String, DecodeError> {
         let parsed = match self.value {
             // Go keeps the zero value for null, and the type has no other one.
             Value::Null => return Ok(ZERO_TIME.to_owned()),
@@ -189,7 +188,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
     }
 
     /// The stored text of a quantity, which may be written as a number.
-    fn quantity(&self) -> Result<String, ReadError> {
+    fn quantity(&self) -> Result<String, DecodeError> {
         let text = match self.value {
             Value::String(text) => text.trim().to_owned(),
             Value::Null => return Ok("0".into()),
@@ -201,7 +200,7 @@ impl<'r, 'u> TypedReader<'r, 'u> {
 
 macro_rules! integers {
     ($($method:ident $visit:ident $type:ty, $name:literal;)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
             let number = <$type>::try_from(self.integer($name)?).map_err(|_| self.mismatch($name))?;
             visitor.$visit(number)
         }
@@ -209,7 +208,7 @@ macro_rules! integers {
 }
 
 impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
     integers! {
         deserialize_i8 visit_i8 i8, "int8";
@@ -222,7 +221,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         deserialize_u64 visit_u64 u64, "uint64";
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.value {
             Value::Null => visitor.visit_unit(),
             Value::Bool(known) => visitor.visit_bool(*known),
@@ -237,7 +236,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.value {
             Value::Bool(known) => visitor.visit_bool(*known),
             Value::Null => visitor.visit_bool(false),
@@ -245,21 +244,21 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         }
     }
 
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_f64(visitor)
     }
 
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let number = self.value.as_f64().ok_or_else(|| self.mismatch("float64"))?;
         visitor.visit_f64(number)
     }
 
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_str(visitor)
     }
 
     /// Reads base64 bytes in the way of Go. Texts use `deserialize_string`.
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.value {
             Value::String(text) => {
                 visitor.visit_str(&base64::canonical(text).map_err(|error| self.error(error.to_string()))?)
@@ -268,7 +267,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.value {
             Value::String(text) => visitor.visit_str(text),
             // Go keeps the zero value for null, such as the value of a label.
@@ -277,23 +276,23 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         }
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_unit()
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_unit()
     }
 
@@ -301,21 +300,21 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         match name {
             "Quantity" => {
-                let text: StringDeserializer<ReadError> = self.quantity()?.into_deserializer();
+                let text: StringDeserializer<DecodeError> = self.quantity()?.into_deserializer();
                 visitor.visit_newtype_struct(text)
             }
             "Time" | "MicroTime" => {
-                let text: StringDeserializer<ReadError> = self.time(name)?.into_deserializer();
+                let text: StringDeserializer<DecodeError> = self.time(name)?.into_deserializer();
                 visitor.visit_newtype_struct(text)
             }
             _ => visitor.visit_newtype_struct(self),
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let Some(items) = items_of(self.value) else {
             let guess = ElementGuess { reader: &self, prefix: "[]" };
             return Err(visitor.visit_seq(guess).err().unwrap_or_else(|| self.mismatch("[]")));
@@ -323,7 +322,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         visitor.visit_seq(ListItems { items, next: 0, reader: &self })
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_seq(visitor)
     }
 
@@ -332,11 +331,11 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         _: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         self.deserialize_seq(visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let Some(map) = entries_of(self.value) else {
             let guess = ElementGuess { reader: &self, prefix: "map[string]" };
             return Err(visitor.visit_map(guess).err().unwrap_or_else(|| self.mismatch("map[string]")));
@@ -349,7 +348,7 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         name: &'static str,
         known: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         let Some(map) = entries_of(self.value) else { return Err(self.mismatch(&go_types::struct_type(name))) };
         // The typed form of shared conditions requires the time, which Go leaves at its zero value.
         let absent =
@@ -363,15 +362,15 @@ impl<'de> Deserializer<'de> for TypedReader<'_, '_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, ReadError> {
+    ) -> Result<V::Value, DecodeError> {
         self.deserialize_any(visitor)
     }
 
-    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.unknown.report(|| {
             let nearest = match self.at {
                 PathStep::Field { known, name, .. } if name.len() <= MAX_NAME_LENGTH => nearest(name, known),
@@ -415,9 +414,9 @@ struct MapEntries<'e, 'r, 'u> {
 }
 
 impl<'de> MapAccess<'de> for MapEntries<'_, '_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
         let absent = || self.absent.take().map(|name| (name, &Value::Null));
         let next = self.entries.next().map(|(key, value)| (key.as_str(), value)).or_else(absent);
         let Some((key, value)) = next else { return Ok(None) };
@@ -425,7 +424,7 @@ impl<'de> MapAccess<'de> for MapEntries<'_, '_, '_> {
         seed.deserialize(StrDeserializer::new(key)).map(Some)
     }
 
-    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
         let Some((name, value)) = self.value.take() else { return Err(de::Error::custom("value before key")) };
         let parent = &self.reader.at;
         let at = match self.holder {
@@ -444,9 +443,9 @@ struct ListItems<'i, 'r, 'u> {
 }
 
 impl<'de> SeqAccess<'de> for ListItems<'_, '_, '_> {
-    type Error = ReadError;
+    type Error = DecodeError;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ReadError> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
         let Some(value) = self.items.get(self.next) else { return Ok(None) };
         let at = PathStep::Index { parent: &self.reader.at, index: self.next };
         self.next += 1;
