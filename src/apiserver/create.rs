@@ -67,7 +67,7 @@ fn create_object(
     if let Some(managers) = managers {
         object.set(&["metadata", "managedFields"], managers);
     }
-    warn(kind, (&object, None), warnings);
+    warn(kind, &object, None, warnings);
     admit(txn, target, &mut object, warnings, admission::validate)?;
     // As in Kubernetes, it is the storage that refuses, after validation and admission; a dry run does not reach it.
     if !options.dry_run && body.text(&["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty()) {
@@ -146,7 +146,7 @@ pub fn create_like(
     let is_concerned = admission::may_concern(txn, kind, Operation::Create, "")?;
     let template = if is_concerned { None } else { template_cache.find_template(body) };
     if let Some(template) = template {
-        let created = create_from_template(txn, kind, (body, options), template);
+        let created = create_from_template(txn, kind, body, options, template);
         if !matches!(created, Ok(true)) {
             template.copy = None;
         }
@@ -166,7 +166,8 @@ const OWN_METADATA: [&str; 4] = ["creationTimestamp", "name", "resourceVersion",
 fn create_from_template(
     txn: &mut dyn Transaction,
     kind: &Kind,
-    (body, options): (&Object, &WriteOptions),
+    body: &Object,
+    options: &WriteOptions,
     template: &mut PodTemplate,
 ) -> ApiResult<bool> {
     let PodTemplate { pod, copy, .. } = template;
@@ -243,7 +244,7 @@ fn check_free(txn: &dyn Transaction, kind: &Kind, key: &Key) -> ApiResult<()> {
 }
 
 /// Adds warnings about a valid object. Those about a definition that its old form had are not repeated.
-pub fn warn(kind: &Kind, (new, old): (&Object, Option<&Object>), warnings: &mut Vec<String>) {
+pub fn warn(kind: &Kind, new: &Object, old: Option<&Object>, warnings: &mut Vec<String>) {
     let known = old.filter(|_| kind.resource == DEFINITIONS).map_or_else(Vec::new, |old| (kind.warnings)(old));
     if old.is_none_or(|old| !pod::warnings::are_known(new, old)) {
         warnings.extend((kind.warnings)(new).into_iter().filter(|warning| !known.contains(warning)));

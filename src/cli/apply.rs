@@ -154,8 +154,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     let options = context.options(validation, dry_run);
     let applier = args.server.applier(args.change.field_manager());
     args.pruning.check(context.kinds())?;
-    let files = (&args.files, &args.pruning.labels);
-    let (manifests, mut failures) = files::read_selected_for(context, files, "apply")?;
+    let (manifests, mut failures) = files::read_selected_for(context, &args.files, &args.pruning.labels, "apply")?;
     targets::hint_duplicates(context, &manifests);
     // Unknown kinds and wrong namespaces are reported before anything is applied.
     let mut located = Vec::new();
@@ -171,7 +170,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
         let mut object = object_to_send(manifest, kind, key)?;
         change_cause::record(cause.as_deref(), &mut object);
         if let Some(applier) = &applier {
-            return applier.apply(txn, (manifest, kind), &object, &options);
+            return applier.apply(txn, manifest, kind, &object, &options);
         }
         let is_known = txn.exists(key)?;
         if dry_run == DryRun::Client && !is_known {
@@ -184,7 +183,7 @@ fn apply_once(args: &Args, context: &mut CommandContext, again: bool) -> CliResu
     let written = context.write_each(options.dry_run, located, write, |context, (manifest, kind, key), done| {
         targets::warn_of_manifest(context, kind, manifest);
         let done = done.or_else(|failure| failure.recreate_or_report(args, context, (manifest, kind, &key), &options));
-        match done.and_then(|done| print_result(args, context, kind, done, (dry_run, again))) {
+        match done.and_then(|done| print_result(args, context, kind, done, dry_run, again)) {
             Ok(object) => {
                 needs_plane = needs_plane.or(Some(kind).filter(|kind| control_plane::is_needed_for(kind)));
                 applied.push(args.reduce(object));
@@ -301,7 +300,8 @@ fn print_result(
     context: &mut CommandContext,
     kind: &Kind,
     done: Applied,
-    (dry_run, again): (DryRun, bool),
+    dry_run: DryRun,
+    again: bool,
 ) -> CliResult<Object> {
     context.warn(&done.warnings);
     let word = match done.outcome {

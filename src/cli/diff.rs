@@ -117,7 +117,7 @@ fn compare(args: &Args, context: &mut CommandContext) -> CliResult {
         for manifest in &manifests {
             kept.push(targets::named(context, manifest)?.1);
         }
-        for (kind, mut object) in find_pruned(context, &kept, (&args.prune_allowlist, args.labels.parse()?))? {
+        for (kind, mut object) in find_pruned(context, &kept, &args.prune_allowlist, args.labels.parse()?)? {
             if kind.kind == "Secret" {
                 mask(None, &mut object);
             }

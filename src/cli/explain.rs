@@ -63,8 +63,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
     let answer = match context.kinds().by_name(name) {
         None => not_stored(&schemas, context, name, &path, &args)?,
         Some(kind) => match kind.custom {
-            None => built_in(&schemas, (&kind.api_version(), kind.resource.plural(), kind.kind), &path, &args)?,
-            Some(declared) => custom(&schemas, context, (kind, declared), &path, &args)?,
+            None => built_in(&schemas, &kind.api_version(), kind.resource.plural(), kind.kind, &path, &args)?,
+            Some(declared) => custom(&schemas, context, kind, declared, &path, &args)?,
         },
     };
     context.print(&escape::text(&answer.text))?;
@@ -87,7 +87,9 @@ fn split<'w>(kinds: &KindRegistry, word: &'w str) -> (&'w str, Vec<&'w str>) {
 /// Explains a kind of the schemas: its own API version, its plural name, and its name.
 fn built_in(
     schemas: &KindSchemas,
-    (own, plural, kind): (&str, &str, &str),
+    own: &str,
+    plural: &str,
+    kind: &str,
     path: &[&str],
     args: &Args,
 ) -> CliResult<ExplainText> {
@@ -110,14 +112,15 @@ fn not_stored(
         [&resource.plural, &resource.singular].contains(&&lower) || resource.short.iter().any(|short| short == name)
     });
     let found = found.ok_or_else(|| Failure::Bare(format!("the server doesn't have a resource type {name:?}")))?;
-    built_in(schemas, (&found.api_version, &found.plural, &found.kind), path, args)
+    built_in(schemas, &found.api_version, &found.plural, &found.kind, path, args)
 }
 
 /// Explains a kind that a CustomResourceDefinition adds.
 fn custom(
     schemas: &KindSchemas,
     context: &mut CommandContext,
-    (kind, declared): (&Kind, &CustomDefinition),
+    kind: &Kind,
+    declared: &CustomDefinition,
     path: &[&str],
     args: &Args,
 ) -> CliResult<ExplainText> {

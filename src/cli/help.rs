@@ -140,7 +140,7 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups, width: usize) -> S
     let margin = subcommands(verb).map(|inner| inner.get_name().len()).max().unwrap_or(0) + 3;
     let line = |inner: &Command| {
         let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
-        entry_of_list((margin, width), inner.get_name(), about.trim_end_matches('.'))
+        entry_of_list(margin, width, inner.get_name(), about.trim_end_matches('.'))
     };
     let section = |title: &str, lines: String| match lines.is_empty() {
         true => String::new(),
@@ -156,12 +156,12 @@ fn verbs(path: &[String], verb: &Command, groups: VerbGroups, width: usize) -> S
         let found = names.iter().filter_map(|name| subcommands(verb).find(|inner| inner.get_name() == *name));
         text.push_str(&section(title, found.map(line).collect()));
     }
-    let topic = |topic: &topics::Topic| entry_of_list((margin, width), topic.name, topic.summary());
+    let topic = |topic: &topics::Topic| entry_of_list(margin, width, topic.name, topic.summary());
     text + &section("Topics (kloop help TOPIC)", topics::ALL.iter().map(topic).collect())
 }
 
 /// A name with its explanation behind a margin.
-fn entry_of_list((margin, width): (usize, usize), name: &str, about: &str) -> String {
+fn entry_of_list(margin: usize, width: usize, name: &str, about: &str) -> String {
     let (first, rest) = (format!("  {name:margin$}"), " ".repeat(margin + 2));
     format!("{}\n", hang(width, &first, &rest, about))
 }

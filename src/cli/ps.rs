@@ -72,7 +72,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         for (name, container) in &record.containers {
             let declared = pod.as_ref().map(|pod| declared_ports(&pod.0, name)).unwrap_or_default();
             let sample = samples.get(name).copied().unwrap_or_default();
-            let Some(line) = read_line(&record, (name, container), sample, now) else { continue };
+            let Some(line) = read_line(&record, name, container, sample, now) else { continue };
             // A port that no container names is shown at the first one.
             let own = listening.iter().copied().filter(|port| {
                 declared.contains(port) || !is_declared_elsewhere(pod.as_ref().map(|pod| &pod.0), name, *port)
@@ -99,7 +99,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 /// Returns the line of a running container.
 fn read_line(
     record: &ShimRecord,
-    (name, container): (&str, &ContainerRecord),
+    name: &str,
+    container: &ContainerRecord,
     sample: UsageSample,
     now: Time,
 ) -> Option<ProcessLine> {

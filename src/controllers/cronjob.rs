@@ -67,7 +67,8 @@ fn plan(world: &World, key: &Key) -> Plan {
         world.controlled(JOBS, &row.uid).map(|row| Started { row, object: row.object() }).collect();
     let mut new = status::status_map(&object);
     let trimmed = trim(row, &object, &jobs, &mut plan);
-    report_finished((row, &object), &jobs, &trimmed, (&mut new, &mut plan));
+    report_finished(row, &object, &jobs, &trimmed, &mut plan);
+    note_last_success(&object, &jobs, &mut new);
     let is_own = |job: &Started| job.is_listed(&object) || job.is_of_schedule(row);
     let (mut own, foreign): (Vec<Started>, Vec<Started>) = jobs.into_iter().partition(is_own);
     for job in foreign.iter().filter(|job| job.end().is_none()) {
@@ -87,12 +88,7 @@ fn plan(world: &World, key: &Key) -> Plan {
 }
 
 /// Reports each formerly active Job that has finished or no longer exists, except those that `trim` deletes.
-fn report_finished(
-    (row, object): (&Row, &Object),
-    jobs: &[Started],
-    trimmed: &BTreeSet<&str>,
-    (new, plan): (&mut serde_json::Map<String, Value>, &mut Plan),
-) {
+fn report_finished(row: &Row, object: &Object, jobs: &[Started], trimmed: &BTreeSet<&str>, plan: &mut Plan) {
     for active in object.items(&["status", "active"]) {
         let name = active["name"].as_str().unwrap_or_default();
         match jobs.iter().find(|job| active["uid"] == *job.row.uid) {
@@ -105,6 +101,9 @@ fn report_finished(
             }
         }
     }
+}
+
+fn note_last_success(object: &Object, jobs: &[Started], new: &mut serde_json::Map<String, Value>) {
     let last = jobs.iter().filter_map(|job| job.object.time(&["status", "completionTime"])).max();
     if last > object.time(&["status", "lastSuccessfulTime"]) {
         new.insert("lastSuccessfulTime".into(), json!(last.map(time::rfc3339)));

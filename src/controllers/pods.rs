@@ -96,7 +96,8 @@ impl PodCreationBudget {
         world: &World,
         name: &'static str,
         owner: &Row,
-        (pods, missing): (impl Iterator<Item = &'a Arc<Row>>, usize),
+        pods: impl Iterator<Item = &'a Arc<Row>>,
+        missing: usize,
         plan: &mut Plan,
     ) -> PodCreationBudget {
         let refusal = world.loop_memory.refusals.get(name, &owner.key);

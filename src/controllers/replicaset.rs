@@ -71,8 +71,8 @@ fn scale(
     if active.len() >= wanted {
         return None;
     }
-    let pods = (active.iter().copied(), wanted - active.len());
-    let mut allowance = PodCreationBudget::new(world, name, owner.row, pods, plan);
+    let missing = wanted - active.len();
+    let mut allowance = PodCreationBudget::new(world, name, owner.row, active.iter().copied(), missing, plan);
     let known = object.has_condition(FAILURE);
     if matches!(allowance, PodCreationBudget::UpTo(1..)) && known {
         allowance = PodCreationBudget::One;

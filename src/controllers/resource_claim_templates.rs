@@ -54,7 +54,7 @@ fn make_claims(world: &World, row: &Row, plan: &mut Plan) {
             Some(claim) => claim,
             None => match world.find(devices::TEMPLATES, &row.key.namespace, template) {
                 Some(template) => {
-                    let claim = new_claim(world, row, (name, slot), &template.body());
+                    let claim = new_claim(world, row, name, slot, &template.body());
                     let made = claim.name().to_owned();
                     plan.write(WriteVerb::Create(claim), format!("the pod's claim {name} needs it"));
                     made
@@ -88,7 +88,7 @@ fn existing_claim(world: &World, row: &Row, name: &str) -> Option<String> {
     made.map(|claim| claim.key.name.to_string())
 }
 
-fn new_claim(world: &World, row: &Row, (name, slot): (&str, usize), template: &Object) -> Object {
+fn new_claim(world: &World, row: &Row, name: &str, slot: usize, template: &Object) -> Object {
     let owner = Owner { row, api_version: "v1", kind: "Pod" };
     let base = base_name(&row.key.name, name);
     let owner = OwnerRef { block_owner_deletion: false, ..owner.reference() };

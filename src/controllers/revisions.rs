@@ -26,7 +26,8 @@ pub struct History {
 pub fn sync_revisions(
     world: &World,
     owner: &Owner,
-    (object, claimed): (&Object, &[&Arc<Row>]),
+    object: &Object,
+    claimed: &[&Arc<Row>],
     plan: &mut Plan,
 ) -> Option<History> {
     let mut template = Object(object.value_at(&["spec", "template"]).cloned().unwrap_or(Value::Null));

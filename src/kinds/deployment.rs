@@ -117,8 +117,8 @@ fn check_status(new: &Deployment, old: &Deployment, errors: &mut FieldErrors) {
     workload::check_counts(&counts, &path, errors);
     let available = ("availableReplicas", new.available_replicas);
     let parts = [("updatedReplicas", new.updated_replicas), ("readyReplicas", new.ready_replicas), available];
-    workload::check_at_most(&parts, (new.replicas.unwrap_or(0), "status.replicas"), &path, errors);
-    workload::check_at_most(&[available], (new.ready_replicas.unwrap_or(0), "readyReplicas"), &path, errors);
+    workload::check_at_most(&parts, new.replicas.unwrap_or(0), "status.replicas", &path, errors);
+    workload::check_at_most(&[available], new.ready_replicas.unwrap_or(0), "readyReplicas", &path, errors);
     workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 

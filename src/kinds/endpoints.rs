@@ -76,6 +76,6 @@ fn check_address(address: &EndpointAddress, loopback: LoopbackRule, path: &Field
 }
 
 fn check_port(port: &EndpointPort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    address::check_port((port.name.as_deref(), several), port.port, port.protocol.as_deref(), path, errors);
+    address::check_port(port.name.as_deref(), several, port.port, port.protocol.as_deref(), path, errors);
     address::check_app_protocol(port.app_protocol.as_deref(), path, errors);
 }

@@ -63,11 +63,11 @@ impl Typed for NetworkPolicy {
         }
         for (index, rule) in spec.ingress.iter().flatten().enumerate() {
             let path = path.child("ingress").index(index);
-            check_rule(rule.ports.as_deref(), ("from", rule.from.as_deref()), &known, &path, errors);
+            check_rule(rule.ports.as_deref(), "from", rule.from.as_deref(), &known, &path, errors);
         }
         for (index, rule) in spec.egress.iter().flatten().enumerate() {
             let path = path.child("egress").index(index);
-            check_rule(rule.ports.as_deref(), ("to", rule.to.as_deref()), &known, &path, errors);
+            check_rule(rule.ports.as_deref(), "to", rule.to.as_deref(), &known, &path, errors);
         }
         let types = spec.policy_types.as_deref().unwrap_or_default();
         if types.len() > 2 {
@@ -98,7 +98,8 @@ fn ranges(policy: &NetworkPolicy) -> BTreeSet<&str> {
 
 fn check_rule(
     ports: Option<&[NetworkPolicyPort]>,
-    (side, peers): (&str, Option<&[NetworkPolicyPeer]>),
+    side: &str,
+    peers: Option<&[NetworkPolicyPeer]>,
     known: &BTreeSet<&str>,
     path: &FieldPath,
     errors: &mut FieldErrors,

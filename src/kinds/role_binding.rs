@@ -23,7 +23,7 @@ impl Typed for RoleBinding {
     }
 
     fn validate(&self, old: Option<&Self>, errors: &mut FieldErrors) {
-        let roles = (&self.role_ref, old.map(|old| &old.role_ref));
-        rbac::check_binding(roles, self.subjects.as_deref(), true, errors);
+        let old = old.map(|old| &old.role_ref);
+        rbac::check_binding(&self.role_ref, old, self.subjects.as_deref(), true, errors);
     }
 }

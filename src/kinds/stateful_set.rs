@@ -95,8 +95,8 @@ fn check_status(new: &StatefulSet, old: &StatefulSet, errors: &mut FieldErrors) 
     let others =
         [("observedGeneration", new.observed_generation), ("collisionCount", new.collision_count.map(i64::from))];
     workload::check_counts(&others, &path, errors);
-    workload::check_at_most(&parts, (new.replicas, "status.replicas"), &path, errors);
-    workload::check_at_most(&[available], (new.ready_replicas.unwrap_or(0), "status.readyReplicas"), &path, errors);
+    workload::check_at_most(&parts, new.replicas, "status.replicas", &path, errors);
+    workload::check_at_most(&[available], new.ready_replicas.unwrap_or(0), "status.readyReplicas", &path, errors);
     workload::check_collisions(new.collision_count, old.collision_count, &path, errors);
 }
 

@@ -73,7 +73,7 @@ impl<'f> Layer<'f> {
         }
         self.transform(&mut resources, warnings)?;
         for (field, config) in self.plugins("transformers", &self.file.transformers, warnings)? {
-            plugins::transform(&mut resources, (self.files, &self.root), &config)
+            plugins::transform(&mut resources, self.files, &self.root, &config)
                 .map_err(|why| self.with_hint(why, &field))?;
         }
         vars::add(&mut resources, &self.file.vars).map_err(|why| self.with_hint(why, "vars"))?;

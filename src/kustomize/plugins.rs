@@ -60,7 +60,8 @@ pub fn generator(config: &BuildResource) -> BuildResult<(String, GeneratorEntry)
 /// Applies a transformer with its configuration.
 pub fn transform(
     resources: &mut BuildResources,
-    (files, root): (&dyn FileAccess, &KustomizationRoot),
+    files: &dyn FileAccess,
+    root: &KustomizationRoot,
     config: &BuildResource,
 ) -> BuildResult {
     let kind = builtin(config)?;

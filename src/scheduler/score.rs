@@ -30,13 +30,13 @@ pub static PLUGINS: [ScorePlugin; 8] = [
     ScorePlugin {
         name: "PodTopologySpread",
         weight: 2,
-        score: |query, nodes| spread::score::scores(query.world, (query.pod, query.row), &query.profile, nodes),
+        score: |query, nodes| spread::score::scores(query.world, query.pod, query.row, &query.profile, nodes),
     },
     ScorePlugin {
         name: "InterPodAffinity",
         weight: 2,
         score: |query, nodes| {
-            inter_pod_affinity::score::scores(query.world, (query.constraints, query.row), &query.profile, nodes)
+            inter_pod_affinity::score::scores(query.world, query.constraints, query.row, &query.profile, nodes)
         },
     },
     ScorePlugin { name: devices::PLUGIN, weight: 1, score: alternatives },

@@ -3,6 +3,7 @@
 //! Knows: the layout of both. The metadata follows the items, because it is known when they are written.
 //! Start reading at [`ListFrame::new`].
 
+use super::form::{AnswerEncoding, AnswerForm};
 use super::indent::indent;
 use crate::object::yaml;
 use serde_json::{Map, Value};
@@ -17,11 +18,11 @@ pub struct ListFrame {
 }
 
 impl ListFrame {
-    /// Makes the frame of a list without items, which are in this field.
-    pub fn new(list: Map<String, Value>, field: &'static str, is_yaml: bool, is_pretty: bool) -> ListFrame {
+    /// Makes the frame of a list without items, which are in this field, for an answer of this form: JSON or YAML.
+    pub fn new(list: Map<String, Value>, field: &'static str, form: &AnswerForm) -> ListFrame {
         let others = list.into_iter().filter(|(name, _)| name != field);
         let (before, after) = others.partition(|(name, _)| name.as_str() < field && name != METADATA);
-        ListFrame { before, field, after, is_yaml, is_pretty }
+        ListFrame { before, field, after, is_yaml: form.encoding == AnswerEncoding::Yaml, is_pretty: form.is_pretty }
     }
 
     /// Returns the text before the items.
@@ -87,10 +88,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn written(list: &Value, field: &'static str, (is_yaml, is_pretty): (bool, bool)) -> String {
+    fn written(list: &Value, field: &'static str, form: &AnswerForm) -> String {
         let mut empty = list.as_object().unwrap().clone();
         empty[field] = json!([]);
-        let frame = ListFrame::new(empty, field, is_yaml, is_pretty);
+        let frame = ListFrame::new(empty, field, form);
         let items = list[field].as_array().unwrap();
         let mut text = frame.head().into_bytes();
         for (index, item) in items.iter().enumerate() {
@@ -105,13 +106,15 @@ mod tests {
         let items = json!([{"metadata": {"name": "a"}, "spec": {"list": [1, [2]], "empty": {}}}, {"kind": "x\ny"}]);
         for items in [json!([]), items] {
             let list = json!({"apiVersion": "v1", "items": items, "kind": "PodList", "metadata": {"continue": "x"}});
-            assert_eq!(written(&list, "items", (false, false)), format!("{list}\n"));
-            let pretty = serde_json::to_string_pretty(&list).unwrap();
-            assert_eq!(written(&list, "items", (false, true)), format!("{pretty}\n"));
-            assert_eq!(written(&list, "items", (true, false)), yaml::to_yaml(&list));
+            let (compact, pretty) = (AnswerForm::default(), AnswerForm { is_pretty: true, ..AnswerForm::default() });
+            let yaml = AnswerForm { encoding: AnswerEncoding::Yaml, ..AnswerForm::default() };
+            assert_eq!(written(&list, "items", &compact), format!("{list}\n"));
+            let expected = serde_json::to_string_pretty(&list).unwrap();
+            assert_eq!(written(&list, "items", &pretty), format!("{expected}\n"));
+            assert_eq!(written(&list, "items", &yaml), yaml::to_yaml(&list));
             let table =
                 json!({"apiVersion": "v1", "columnDefinitions": [{}], "kind": "Table", "metadata": {}, "rows": items});
-            for form in [(false, false), (false, true)] {
+            for form in [&compact, &pretty] {
                 assert_eq!(serde_json::from_str::<Value>(&written(&table, "rows", form)).unwrap(), table);
             }
         }

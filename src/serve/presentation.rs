@@ -1,6 +1,6 @@
 //! The representation that a client wants: version, encoding, and complete objects, a table or metadata only.
 
-use super::form::{AnswerEncoding, AnswerForm, AnswerShape};
+use super::form::{AnswerForm, AnswerShape};
 use super::list_frame::ListFrame;
 use super::request::ApiRequest;
 use super::resolve::ResolvedTarget;
@@ -127,7 +127,7 @@ impl ReadPresentation {
     pub fn list_frame(&self) -> ListFrame {
         let field = if matches!(self.form.shape, AnswerShape::Table(_)) { "rows" } else { "items" };
         let fields = self.list_value(Vec::new(), Value::Null).as_object().cloned().unwrap_or_default();
-        ListFrame::new(fields, field, self.form.encoding == AnswerEncoding::Yaml, self.form.is_pretty)
+        ListFrame::new(fields, field, &self.form)
     }
 
     /// Returns an item of a list.

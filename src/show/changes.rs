@@ -92,7 +92,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, depth: usi
             compare_maps(path, before, after, depth, changes);
         }
         (Some(Value::Array(before)), Some(Value::Array(after))) if depth < MAX_DEPTH => {
-            compare_lists(path, (before, after), (changes, depth));
+            compare_lists(path, before, after, changes, depth);
         }
         _ => changes.push(FieldChange { path: path.to_owned(), before: before.map(shown), after: after.map(shown) }),
     }
@@ -118,7 +118,7 @@ fn compare_maps(
     }
 }
 
-fn compare_lists(path: &str, (before, after): (&[Value], &[Value]), (changes, depth): (&mut Vec<FieldChange>, usize)) {
+fn compare_lists(path: &str, before: &[Value], after: &[Value], changes: &mut Vec<FieldChange>, depth: usize) {
     let Some(name) = ITEM_NAMES.iter().find(|name| names_all_items(before, name) && names_all_items(after, name))
     else {
         let change = |list: &[Value]| Some(shown(&Value::from(list.to_vec())));

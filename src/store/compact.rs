@@ -90,7 +90,7 @@ impl Store {
 impl Txn<'_> {
     fn raise_floor(&mut self, keep: &Retention, too_old: u64, want: usize) -> StoreResult<usize> {
         let (floor, head) = (self.counter.floor, self.counter.revision);
-        let below = self.entries_to_compact(floor, head, (keep, too_old), want)?;
+        let below = self.entries_to_compact(floor, head, keep, too_old, want)?;
         let Some(last) = below.last() else { return Ok(0) };
         for passed in &below {
             self.run("DELETE FROM log WHERE revision = ?1", [passed.previous as i64])?;
@@ -107,7 +107,8 @@ impl Txn<'_> {
         &self,
         floor: u64,
         head: u64,
-        (keep, too_old): (&Retention, u64),
+        keep: &Retention,
+        too_old: u64,
         want: usize,
     ) -> StoreResult<Vec<CompactionProgress>> {
         let oldest_due = head.saturating_sub(keep.at_most).max(too_old);

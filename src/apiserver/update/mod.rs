@@ -143,7 +143,7 @@ fn replace(
     let mut object = match part {
         UpdatePart::StatusAlone => return update_status_alone(txn, target, body, old, options),
         UpdatePart::Status | UpdatePart::Approval => {
-            return update_status(txn, target, body, (part, old), options);
+            return update_status(txn, target, body, part, old, options);
         }
         UpdatePart::Of(part) => {
             let replace = |wanted: &Object, old: &Object| (part.replace)(kind, wanted, old);
@@ -151,8 +151,7 @@ fn replace(
             admitted_part(txn, target, object, &old, &mut warnings, replace)?
         }
         UpdatePart::Scale => rescaled(txn, target, body, &old, &mut warnings)?,
-        UpdatePart::Main | UpdatePart::Finalize => match whole(txn, target, body, (part, &old), options, &mut warnings)
-        {
+        UpdatePart::Main | UpdatePart::Finalize => match whole(txn, target, body, part, &old, options, &mut warnings) {
             Ok(object) => object,
             Err(status) => return Err(status.with_warnings(warnings)),
         },
@@ -190,7 +189,8 @@ fn update_status(
     txn: &mut dyn Transaction,
     target: AdmissionTarget<'_>,
     body: &Object,
-    (part, old): (UpdatePart, Arc<Object>),
+    part: UpdatePart,
+    old: Arc<Object>,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {
     let (kind, key, mut warnings) = (target.kind, target.key, Vec::new());
@@ -450,7 +450,8 @@ fn whole(
     txn: &mut dyn Transaction,
     target: AdmissionTarget<'_>,
     body: &Object,
-    (part, old): (UpdatePart, &Object),
+    part: UpdatePart,
+    old: &Object,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> ApiResult<Object> {
@@ -471,7 +472,7 @@ fn whole(
     check(txn, kind, body.api_version(), request.object, Some(old))?;
     drop_unknown(kind, request.object);
     if part == UpdatePart::Main {
-        warn(kind, (request.object, Some(old)), request.warnings);
+        warn(kind, request.object, Some(old), request.warnings);
     }
     admission::validate(txn, &mut request)?;
     Ok(object)

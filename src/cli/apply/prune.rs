@@ -95,7 +95,7 @@ fn kind(kinds: &KindRegistry, name: &str) -> CliResult<&'static Kind> {
 pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_run: DryRun) -> CliResult {
     let kept = |object: &Object| Some(key_of(context.kinds().by_kind(object.api_version(), object.kind())?, object));
     let kept: Vec<Key> = applied.iter().filter_map(kept).collect();
-    let pruned = find_pruned(context, &kept, (&args.pruning.prune_allowlist, args.pruning.labels.parse()?))?;
+    let pruned = find_pruned(context, &kept, &args.pruning.prune_allowlist, args.pruning.labels.parse()?)?;
     pruned.iter().try_for_each(|(kind, object)| remove(args, context, kind, object, dry_run))
 }
 
@@ -104,7 +104,8 @@ pub fn run(args: &Args, context: &mut CommandContext, applied: &[Object], dry_ru
 pub fn find_pruned(
     context: &mut CommandContext,
     kept: &[Key],
-    (allowlist, labels): (&[String], Option<Selector>),
+    allowlist: &[String],
+    labels: Option<Selector>,
 ) -> CliResult<Vec<(&'static Kind, Object)>> {
     let wanted = ListSelection { labels, fields: None };
     let mut namespaces: Vec<&str> = kept.iter().map(|key| &*key.namespace).filter(|name| !name.is_empty()).collect();

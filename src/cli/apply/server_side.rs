@@ -76,7 +76,8 @@ impl ServerSideApplier {
     pub fn apply(
         &self,
         txn: &mut dyn Transaction,
-        (manifest, kind): (&Manifest, &Kind),
+        manifest: &Manifest,
+        kind: &Kind,
         object: &Object,
         options: &WriteOptions,
     ) -> Result<Applied, ApplyFailure> {

@@ -111,9 +111,8 @@ fn reconcile_one(
     let is_tried = dry_run != DryRun::None;
     // A client-side dry run sends nothing.
     let sends = dry_run != DryRun::Client;
-    let (difference, object) = context
-        .api_for(is_tried)?
-        .write(is_tried, |txn| reconcile_object(txn, kind, wanted, args, (&options, sends)))?;
+    let (difference, object) =
+        context.api_for(is_tried)?.write(is_tried, |txn| reconcile_object(txn, kind, wanted, args, &options, sends))?;
     args.change.print_change(context, kind, &object, "reconciled", dry_run)?;
     let is_role = is_role(kind);
     if !difference.operation.is_empty() {
@@ -169,7 +168,8 @@ fn reconcile_object(
     kind: &Kind,
     wanted: &Object,
     args: &Args,
-    (options, sends): (&WriteOptions, bool),
+    options: &WriteOptions,
+    sends: bool,
 ) -> ApiResult<(Reconciliation, Object)> {
     let key = key_of(kind, wanted);
     if !txn.exists(&key)? {

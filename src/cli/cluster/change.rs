@@ -57,7 +57,7 @@ pub fn change_part(
         }
         change_cause::record(cause.as_deref(), &mut object);
         match txn.is_remote() {
-            true => patch_difference(txn, target.kind, (&old, &object), part, &options),
+            true => patch_difference(txn, target.kind, &old, &object, part, &options),
             false => write_update(txn, target.kind, &object, part, &options),
         }
     });
@@ -73,7 +73,8 @@ pub fn change_part(
 fn patch_difference(
     txn: &mut dyn Transaction,
     kind: &Kind,
-    (old, new): (&Object, &Object),
+    old: &Object,
+    new: &Object,
     part: UpdatePart,
     options: &WriteOptions,
 ) -> ApiResult<WriteReply> {

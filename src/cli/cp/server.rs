@@ -34,7 +34,8 @@ struct TarCommand<'a> {
 impl<'a> TarCommand<'a> {
     fn start(
         client: &'a ApiClient,
-        (pod, container): (&Object, &str),
+        pod: &Object,
+        container: &str,
         words: &[&str],
         stdin: bool,
     ) -> CliResult<TarCommand<'a>> {
@@ -128,7 +129,7 @@ fn check_exit(code: i32, context: &mut CommandContext) -> CliResult {
 pub fn copy_out(from: &CopyContainer, path: &Path, to: &Path, context: &mut CommandContext) -> CliResult {
     let client = context.require_client()?;
     let text = path.to_string_lossy();
-    let command = TarCommand::start(&client, (&from.pod, &from.container), &["tar", "cf", "-", &*text], false)?;
+    let command = TarCommand::start(&client, &from.pod, &from.container, &["tar", "cf", "-", &*text], false)?;
     let mut archive = tar::Archive::new(command);
     let prefix = plain_parts(path);
     let to = match (to.is_dir(), path.file_name()) {
@@ -177,8 +178,7 @@ fn write_file(entry: &mut tar::Entry<'_, impl Read>, place: &Path) -> CliResult 
 pub fn put(to: &CopyContainer, from: &Path, path: &Path, context: &mut CommandContext) -> CliResult {
     let client = context.require_client()?;
     let text = path.to_string_lossy();
-    let place = (&to.pod, to.container.as_str());
-    let mut look = TarCommand::start(&client, place, &["test", "-d", &*text], false)?;
+    let mut look = TarCommand::start(&client, &to.pod, &to.container, &["test", "-d", &*text], false)?;
     while look.receive()? {}
     let is_folder = look.end == Some(SessionEnd::Exited(0));
     let own_name = || fs::canonicalize(from).ok()?.file_name().map(OsString::from);
@@ -188,7 +188,7 @@ pub fn put(to: &CopyContainer, from: &Path, path: &Path, context: &mut CommandCo
     };
     let name = name.ok_or_else(|| Failure::plain(format!("{}: no name", path.display())))?;
     let folder = if folder.as_os_str().is_empty() { ".".into() } else { folder.to_string_lossy() };
-    let command = TarCommand::start(&client, place, &["tar", "-xmf", "-", "-C", &*folder], true)?;
+    let command = TarCommand::start(&client, &to.pod, &to.container, &["tar", "-xmf", "-", "-C", &*folder], true)?;
     let sent = send_archive(from, Path::new(&name), ArchiveSender(command.socket.sender()));
     command.socket.sender().send(Channel::Close as u8, &[Channel::Stdin as u8]);
     let code = command.finish(context)?;

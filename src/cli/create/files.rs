@@ -94,7 +94,7 @@ pub fn run(args: FromFiles, context: &mut CommandContext) -> CliResult {
 
 /// Reads the manifests that the selector matches, and failures to read others.
 fn read_selected(args: &FromFiles, context: &mut CommandContext) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
-    files::read_selected_for(context, (&args.files, &args.labels), "create")
+    files::read_selected_for(context, &args.files, &args.labels, "create")
 }
 
 /// Has the user edit the objects before they are created; false when the user changes nothing.

@@ -121,7 +121,8 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
 }
 
 fn create(
-    (generate, hash): (&GeneratorFlags, &AppendHashFlag),
+    generate: &GeneratorFlags,
+    hash: &AppendHashFlag,
     context: &mut CommandContext,
     name: &str,
     kind: &str,
@@ -141,7 +142,7 @@ fn create(
 fn generic(args: Generic, context: &mut CommandContext) -> CliResult {
     let name = args.generate.name("create secret generic")?;
     let data = args.sources.read("Secret", name)?;
-    create((&args.generate, &args.hash), context, name, &args.kind, data)
+    create(&args.generate, &args.hash, context, name, &args.kind, data)
 }
 
 fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliResult {
@@ -151,7 +152,7 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         let bytes = input::read(path)
             .map_err(|error| Failure::plain(format!("error reading {path}: {error}", error = io_error_text(error))))?;
         let data = vec![(".dockerconfigjson".to_owned(), bytes)];
-        return create((&args.generate, &args.hash), context, name, "kubernetes.io/dockerconfigjson", data);
+        return create(&args.generate, &args.hash, context, name, "kubernetes.io/dockerconfigjson", data);
     }
     if args.docker_username.is_empty() || args.docker_password.is_empty() {
         let text = "either --from-file or the combination of --docker-username, --docker-password and --docker-server is required";
@@ -172,7 +173,7 @@ fn docker_registry(args: DockerRegistry, context: &mut CommandContext) -> CliRes
         text(&auth)
     );
     let data = vec![(".dockerconfigjson".to_owned(), config.into_bytes())];
-    create((&args.generate, &args.hash), context, name, "kubernetes.io/dockerconfigjson", data)
+    create(&args.generate, &args.hash, context, name, "kubernetes.io/dockerconfigjson", data)
 }
 
 fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
@@ -200,5 +201,5 @@ fn tls(args: Tls, context: &mut CommandContext) -> CliResult {
         return Err(Failure::plain("tls: private key does not match public key"));
     }
     let data = vec![("tls.crt".to_owned(), cert), ("tls.key".to_owned(), key)];
-    create((&args.generate, &args.hash), context, name, "kubernetes.io/tls", data)
+    create(&args.generate, &args.hash, context, name, "kubernetes.io/tls", data)
 }

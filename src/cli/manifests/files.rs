@@ -186,7 +186,8 @@ pub fn read_for(
 /// Like [`read_for`], with the objects whose labels match.
 pub fn read_selected_for(
     context: &mut CommandContext,
-    (flags, labels): (&FileFlags, &LabelFlag),
+    flags: &FileFlags,
+    labels: &LabelFlag,
     verb: &str,
 ) -> CliResult<(Vec<Manifest>, Vec<Failure>)> {
     require_any(read_selected(context, flags, labels)?, verb)

@@ -90,14 +90,15 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         tls: None,
     };
     node.keep_certificates(node.capacity.address.to_string(), move |own| server.use_certificates(own))?;
-    let outcome = run_loops(&node, (is_simulated, node_ports), certificates, context);
+    let outcome = run_loops(&node, is_simulated, node_ports, certificates, context);
     node.stop();
     outcome
 }
 
 fn run_loops(
     node: &JoinedNode,
-    (is_simulated, node_ports): (bool, Vec<Cidr>),
+    is_simulated: bool,
+    node_ports: Vec<Cidr>,
     certificates: LinkCertificateFeed,
     context: &mut CommandContext,
 ) -> CliResult {

@@ -95,7 +95,7 @@ const COMPOSE_FILES: [&str; 4] = ["compose.yaml", "compose.yml", "docker-compose
 
 /// Runs the verb.
 pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
-    let started = (Instant::now(), Time::now());
+    let (started, started_at) = (Instant::now(), Time::now());
     let reports = args.output.is_some() || args.junit.is_some() || args.annotations.is_some();
     if reports && !args.wait {
         return Err(Failure::plain("--output, --junit and --annotations need --wait"));
@@ -127,7 +127,7 @@ pub fn run(args: Args, context: &mut CommandContext) -> CliResult {
         }
     });
     let view = ProgressView::new(std::io::stdout().is_terminal());
-    let session = Session::start(context, sources, &applied, view, started)?;
+    let session = Session::start(context, sources, &applied, view, started, started_at)?;
     match args.wait {
         true => wait(&args, &files, session, args.timeout.unsigned_abs(), detached),
         false => follow_until_interrupted(session),

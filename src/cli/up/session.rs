@@ -101,7 +101,8 @@ impl<'a> Session<'a> {
         sources: UpSources,
         applied: &[Object],
         view: ProgressView,
-        (started, started_at): (Instant, Time),
+        started: Instant,
+        started_at: Time,
     ) -> CliResult<Session<'a>> {
         let sender = sources.sender.clone();
         let follower = WorldFollower::start(context, move || drop(sender.send(UpEvent::Store)))?;

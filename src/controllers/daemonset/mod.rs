@@ -60,7 +60,7 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::sync_revisions(world, &owner, (&object, &claimed), &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, &object, &claimed, &mut plan) else {
         revisions::count_collision(object, &mut plan);
         return plan;
     };
@@ -105,9 +105,9 @@ impl<'w> DaemonSetState<'w> {
 
     /// Creates a pod on every node that fits, and deletes pods on other nodes.
     fn place(&mut self) {
-        // There are not more than nodes.
-        let pods = (std::iter::empty(), 0);
-        let allowance = PodCreationBudget::new(self.world, LOOP.name, self.owner.row, pods, &mut self.plan);
+        // Its pods are not more than the nodes, so those that wait for a node are not counted.
+        let waiting = std::iter::empty();
+        let allowance = PodCreationBudget::new(self.world, LOOP.name, self.owner.row, waiting, 0, &mut self.plan);
         let mut left = allowance.limit(BATCH);
         for (node, fit) in self.nodes.clone() {
             let pods = self.pods_on_node(&node.key.name);

@@ -121,14 +121,14 @@ impl<'w> JobState<'w> {
 
     /// Counts the failures of an index of which these are all pods.
     pub(super) fn failures_of(&self, pods: &[&'w Arc<Row>]) -> i64 {
-        self.count_failures(pods, (FAILURE_COUNT, false))
+        self.count_failures(pods, FAILURE_COUNT, false)
     }
 
     fn ignored_failures_of(&self, pods: &[&'w Arc<Row>]) -> i64 {
-        self.count_failures(pods, (IGNORED_COUNT, true))
+        self.count_failures(pods, IGNORED_COUNT, true)
     }
 
-    fn count_failures(&self, pods: &[&'w Arc<Row>], (annotation, ignored): (&str, bool)) -> i64 {
+    fn count_failures(&self, pods: &[&'w Arc<Row>], annotation: &str, ignored: bool) -> i64 {
         let counted = self.failures(pods, ignored).map(|pod| count_before(pod, annotation).saturating_add(1));
         counted.chain(self.failures(pods, !ignored).map(|pod| count_before(pod, annotation))).max().unwrap_or(0)
     }

@@ -95,8 +95,8 @@ impl<'w> JobState<'w> {
     }
 
     fn create_pods(&mut self, missing: usize) {
-        let pods = (self.pods.iter().copied(), missing);
-        let allowance = PodCreationBudget::new(self.world, LOOP.name, self.owner.row, pods, &mut self.plan);
+        let pods = self.pods.iter().copied();
+        let allowance = PodCreationBudget::new(self.world, LOOP.name, self.owner.row, pods, missing, &mut self.plan);
         allowance.report_refusal(self.owner.row, &mut self.plan);
         let mut indexes = if self.spec.indexed { self.free_indexes(missing) } else { vec![None; missing] };
         indexes.truncate(allowance.limit(pods::creation_batch(self.pods.len())));

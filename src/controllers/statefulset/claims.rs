@@ -14,6 +14,13 @@ pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 /// Interval of checks whether the claims of an earlier pod are deleted.
 const RECHECK: SignedDuration = SignedDuration::from_secs(1);
 
+/// The owner with which the retention policy deletes a claim.
+#[derive(Clone, Copy)]
+enum ClaimOwner {
+    Set,
+    Pod,
+}
+
 /// The StatefulSets whose claims can have this name: `TEMPLATE-SET-ORDINAL`.
 pub(super) fn sets_with_claim(world: &World, claim: &Key) -> Vec<Key> {
     let Some((pod, ordinal)) = claim.name.rsplit_once('-') else { return Vec::new() };
@@ -46,20 +53,21 @@ impl StatefulSetState<'_> {
         let (when_scaled, when_deleted) = (goes("whenScaled"), goes("whenDeleted"));
         let pods: Vec<(i64, &Arc<Row>)> = self.pods.iter().map(|(ordinal, pod)| (*ordinal, *pod)).collect();
         for (ordinal, pod) in pods {
-            let with_pod = when_scaled && !self.is_wanted(ordinal);
-            let with_set = when_deleted && !with_pod;
             if pods::is_full(&self.plan) {
                 return;
             }
+            let wanted = match when_scaled && !self.is_wanted(ordinal) {
+                true => Some(ClaimOwner::Pod),
+                false => when_deleted.then_some(ClaimOwner::Set),
+            };
             for name in identity::claim_names(&self.owner, &self.object, ordinal) {
-                self.update_claim_owner(&name, pod, with_set, with_pod);
+                self.update_claim_owner(&name, pod, wanted);
             }
         }
     }
 
-    fn update_claim_owner(&mut self, name: &str, pod: &Row, with_set: bool, with_pod: bool) {
-        let set = self.owner.row;
-        let Some(claim) = self.world.find(CLAIMS, &set.key.namespace, name) else { return };
+    fn update_claim_owner(&mut self, name: &str, pod: &Row, wanted: Option<ClaimOwner>) {
+        let Some(claim) = self.world.find(CLAIMS, &self.owner.row.key.namespace, name) else { return };
         let own = [self.owner.reference(), OwnerRef::controller("v1", "Pod", &pod.key.name, &pod.uid)];
         let is_named = |owner: &OwnerRef, one: &OwnerRef| {
             (&owner.api_version, &owner.kind, &owner.name) == (&one.api_version, &one.kind, &one.name)
@@ -68,14 +76,15 @@ impl StatefulSetState<'_> {
         // The claim belongs to an earlier set or pod of the same name.
         let is_stale =
             claim.owners.iter().any(|owner| own.iter().any(|one| is_named(owner, one) && owner.uid != one.uid));
-        let is_controller_of = |uid: &str| claim.owners.iter().any(|owner| owner.uid == *uid && owner.controller);
-        let is_as_asked = is_controller_of(&set.uid) == with_set
-            && is_controller_of(&pod.uid) == with_pod
-            && claim.owners.iter().filter(|owner| is_ours(owner)).count() == usize::from(with_set || with_pod);
         // Claims that others control are given up.
         let is_anothers = claim.owners.iter().any(|owner| owner.controller && !is_ours(owner));
-        let (with_set, with_pod) = (with_set && !is_anothers, with_pod && !is_anothers);
-        let is_done = if is_anothers { !claim.owners.iter().any(is_ours) } else { is_as_asked };
+        let wanted = wanted.filter(|_| !is_anothers);
+        let owner = wanted.map(|owner| match owner {
+            ClaimOwner::Set => &own[0],
+            ClaimOwner::Pod => &own[1],
+        });
+        let identity = |owner: &OwnerRef| (owner.uid.clone(), owner.controller);
+        let is_done = claim.owners.iter().filter(|owner| is_ours(owner)).map(identity).eq(owner.map(identity));
         if is_done || is_stale || claim.is_deleting() {
             return;
         }
@@ -83,17 +92,16 @@ impl StatefulSetState<'_> {
         let entries = object.items(&["metadata", "ownerReferences"]).iter().zip(object.owners());
         let mut owners: Vec<Value> =
             entries.filter(|(_, owner)| !is_ours(owner)).map(|(entry, _)| entry.clone()).collect();
-        owners.extend(with_set.then(|| self.owner.reference().to_value()));
-        owners.extend(with_pod.then(|| OwnerRef::controller("v1", "Pod", &pod.key.name, &pod.uid).to_value()));
+        owners.extend(owner.map(OwnerRef::to_value));
         if owners.is_empty() {
             object.unset(&["metadata", "ownerReferences"]);
         } else {
             object.set(&["metadata", "ownerReferences"], owners);
         }
-        let retention = match (with_set, with_pod) {
-            (_, true) => "deleted with its pod, which is scaled down",
-            (true, _) => "deleted with its StatefulSet",
-            _ => "kept",
+        let retention = match wanted {
+            Some(ClaimOwner::Pod) => "deleted with its pod, which is scaled down",
+            Some(ClaimOwner::Set) => "deleted with its StatefulSet",
+            None => "kept",
         };
         self.plan.write(WriteVerb::Update(object), format!("the claim is {retention}"));
     }

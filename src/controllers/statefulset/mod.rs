@@ -63,13 +63,13 @@ fn plan(world: &World, key: &Key) -> Plan {
         return plan;
     }
     let object = row.object();
-    let Some(history) = revisions::sync_revisions(world, &owner, (&object, &claimed), &mut plan) else {
+    let Some(history) = revisions::sync_revisions(world, &owner, &object, &claimed, &mut plan) else {
         revisions::count_collision(object, &mut plan);
         return plan;
     };
     let replicas = object.int(&["spec", "replicas"]).unwrap_or(1);
     let missing = usize::try_from(replicas).unwrap_or(0).saturating_sub(rows.len());
-    let allowance = PodCreationBudget::new(world, LOOP.name, row, (rows.iter().copied(), missing), &mut plan);
+    let allowance = PodCreationBudget::new(world, LOOP.name, row, rows.iter().copied(), missing, &mut plan);
     let pods = rows.into_iter().filter_map(|pod| Some((identity::ordinal(row, &pod.key.name)?, pod))).collect();
     let set = StatefulSetState {
         world,

@@ -145,7 +145,7 @@ fn check_metadata(written: &Value, path: &FieldPath, errors: &mut FieldErrors) {
         object.set(&["metadata", "name"], "unnamed");
     }
     let is_namespaced = !object.namespace().is_empty();
-    metadata::check_new(&object, (NameRule::PathSegment, is_namespaced), path, errors);
+    metadata::check_new(&object, NameRule::PathSegment, is_namespaced, path, errors);
 }
 
 #[cfg(test)]

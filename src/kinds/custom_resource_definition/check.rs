@@ -172,7 +172,8 @@ fn check_names(
 fn hoisted<'s, T: Serialize>(
     spec: &'s api::CustomResourceDefinitionSpec,
     path: &FieldPath,
-    (whole, field): (&str, &str),
+    whole: &str,
+    field: &str,
     part: impl Fn(&'s api::CustomResourceDefinitionVersion) -> Option<&'s T>,
 ) -> Vec<(FieldPath, &'s api::CustomResourceDefinitionVersion, &'s T)> {
     let all: Vec<Option<&T>> = spec.versions.iter().map(part).collect();
@@ -214,7 +215,7 @@ fn schemas(
         make_whole(&mut schema);
         Some(schema)
     };
-    let all = hoisted(spec, path, ("validation", "schema"), |version| version.schema.as_ref());
+    let all = hoisted(spec, path, "validation", "schema", |version| version.schema.as_ref());
     let all = all.into_iter().filter_map(|(path, version, _)| {
         let schema = json(version)?;
         let before = old.and_then(|old| old.versions.iter().find(|known| known.name == version.name));
@@ -258,19 +259,18 @@ fn parts(
         }
         check_schema(&schema, before.as_ref(), &path, errors);
     }
-    let subresources = hoisted(spec, path, ("subresources", "subresources"), |version| version.subresources.as_ref());
+    let subresources = hoisted(spec, path, "subresources", "subresources", |version| version.subresources.as_ref());
     for (path, _, subresources) in subresources {
         subresources.scale.iter().for_each(|declared| scale(declared, &path.child("scale"), errors));
     }
     const COLUMNS: &str = "additionalPrinterColumns";
-    for (path, _, list) in
-        hoisted(spec, path, (COLUMNS, COLUMNS), |version| version.additional_printer_columns.as_ref())
+    for (path, _, list) in hoisted(spec, path, COLUMNS, COLUMNS, |version| version.additional_printer_columns.as_ref())
     {
         list.iter().enumerate().for_each(|(index, declared)| column(declared, &path.index(index), errors));
     }
     const SELECTABLE: &str = "selectableFields";
     for (path, version, list) in
-        hoisted(spec, path, (SELECTABLE, SELECTABLE), |version| version.selectable_fields.as_ref())
+        hoisted(spec, path, SELECTABLE, SELECTABLE, |version| version.selectable_fields.as_ref())
     {
         let schema = version.schema.as_ref().and_then(|schema| serde_json::to_value(&schema.open_api_v3_schema).ok());
         let before = old.and_then(|old| old.versions.iter().find(|known| known.name == version.name));

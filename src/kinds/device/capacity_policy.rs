@@ -31,11 +31,11 @@ pub fn check(capacity: &DeviceCapacity, is_shared: bool, path: &FieldPath, error
         }
         (values, None) => {
             let Some(default) = read_default(policy, "validValues", &path, errors) else { return };
-            check_values(values, (default, most), &path.child("validValues"), errors);
+            check_values(values, default, most, &path.child("validValues"), errors);
         }
         ([], Some(range)) => {
             let Some(default) = read_default(policy, "validRange", &path, errors) else { return };
-            check_range(range, (default, most), &path.child("validRange"), errors);
+            check_range(range, default, most, &path.child("validRange"), errors);
         }
     }
 }
@@ -54,7 +54,8 @@ fn read_default(
 
 fn check_values(
     values: &[QuantityText],
-    (default, most): (Quantity, Quantity),
+    default: Quantity,
+    most: Quantity,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -81,7 +82,8 @@ fn check_values(
 
 fn check_range(
     range: &CapacityRequestPolicyRange,
-    (default, most): (Quantity, Quantity),
+    default: Quantity,
+    most: Quantity,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {

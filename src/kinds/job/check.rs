@@ -201,11 +201,11 @@ pub fn check_change(new: &JobSpec, old: &Job, path: &FieldPath, errors: &mut Fie
     };
     check_same_template(&new.template, &before.template, changeable, &path.child("template"), errors);
     errors.immutable(&path.child("completionMode"), &new.completion_mode, &before.completion_mode);
-    check_same(("podFailurePolicy", FAILURE_POLICY), &new.pod_failure_policy, &before.pod_failure_policy, path, errors);
+    check_same("podFailurePolicy", FAILURE_POLICY, &new.pod_failure_policy, &before.pod_failure_policy, path, errors);
     let limit = path.child("backoffLimitPerIndex");
     errors.immutable(&limit, &new.backoff_limit_per_index, &before.backoff_limit_per_index);
     errors.immutable(&path.child("managedBy"), &new.managed_by, &before.managed_by);
-    check_same(("successPolicy", SUCCESS_POLICY), &new.success_policy, &before.success_policy, path, errors);
+    check_same("successPolicy", SUCCESS_POLICY, &new.success_policy, &before.success_policy, path, errors);
 }
 
 /// The fields of Go's policies, for the messages that show a forbidden change.
@@ -228,7 +228,8 @@ const SUCCESS_RULE: &[GoField] = &[
 
 /// Refuses the change of a policy.
 fn check_same<T: PartialEq + Serialize>(
-    (field, table): (&str, &[GoField]),
+    field: &str,
+    table: &[GoField],
     new: &Option<T>,
     old: &Option<T>,
     path: &FieldPath,

@@ -95,7 +95,8 @@ fn warn_about_template_at(template: &Value, prefix: &str) -> Vec<String> {
     fractional_bytes(&spec["overhead"], &format!("{path}.overhead"), &mut warnings);
     warn_about_profile(
         template,
-        ("seccompProfile", SECCOMP),
+        "seccompProfile",
+        SECCOMP,
         "seccomp.security.alpha.kubernetes.io/pod",
         prefix,
         &mut warnings,
@@ -202,7 +203,8 @@ fn warn_of_repeated(spec: &Value, path: &str, field: &str, key: &str, warnings: 
 /// Warns of an annotation that a field of the pod's security context replaces, if the field is not set.
 fn warn_about_profile(
     template: &Value,
-    (field, message): (&str, &str),
+    field: &str,
+    message: &str,
     key: &str,
     prefix: &str,
     warnings: &mut Vec<String>,
@@ -225,7 +227,7 @@ fn warn_about_container(template: &Value, container: &Value, prefix: &str, warni
     }
     if !own["appArmorProfile"].is_object() {
         let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
-        warn_about_profile(template, ("appArmorProfile", APP_ARMOR), &key, prefix, warnings);
+        warn_about_profile(template, "appArmorProfile", APP_ARMOR, &key, prefix, warnings);
     }
 }
 

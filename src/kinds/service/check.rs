@@ -148,7 +148,7 @@ fn check_external_name(spec: &ServiceSpec, path: &FieldPath, errors: &mut FieldE
 }
 
 fn check_port(port: &ServicePort, several: bool, path: &FieldPath, errors: &mut FieldErrors) {
-    address::check_port((port.name.as_deref(), several), port.port, port.protocol.as_deref(), path, errors);
+    address::check_port(port.name.as_deref(), several, port.port, port.protocol.as_deref(), path, errors);
     match &port.target_port {
         Some(IntOrString::Int(number)) => {
             errors.each_invalid(&path.child("targetPort"), *number, names::port((*number).into()));

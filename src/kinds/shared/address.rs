@@ -62,7 +62,8 @@ pub fn check_destination(text: &str, loopback: LoopbackRule, path: &FieldPath, e
 
 /// Checks the name, the number and the protocol of a port; the name is required where there are `several`.
 pub fn check_port(
-    (name, several): (Option<&str>, bool),
+    name: Option<&str>,
+    several: bool,
     port: i32,
     protocol: Option<&str>,
     path: &FieldPath,

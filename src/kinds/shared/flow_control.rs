@@ -62,14 +62,16 @@ fn check_rule(rule: &PolicyRulesWithSubjects, path: &FieldPath, errors: &mut Fie
         check_verbs(&rule.verbs, &path, errors);
         check_list(
             &rule.api_groups,
-            ("apiGroups", "api groups"),
+            "apiGroups",
+            "api groups",
             "resource rules must supply at least one api group",
             &path,
             errors,
         );
         check_list(
             &rule.resources,
-            ("resources", "resources"),
+            "resources",
+            "resources",
             "resource rules must supply at least one resource",
             &path,
             errors,
@@ -85,7 +87,7 @@ fn check_rule(rule: &PolicyRulesWithSubjects, path: &FieldPath, errors: &mut Fie
         let path = path.child("nonResourceRules").index(index);
         check_verbs(&rule.verbs, &path, errors);
         let needed = "nonResourceURLs must contain at least one value";
-        check_list(&rule.non_resource_urls, ("nonResourceURLs", "non-resource URLs"), needed, &path, errors);
+        check_list(&rule.non_resource_urls, "nonResourceURLs", "non-resource URLs", needed, &path, errors);
         if !is_all(&rule.non_resource_urls) {
             for (index, url) in rule.non_resource_urls.iter().enumerate() {
                 check_url(url, &path.child("nonResourceURLs").index(index), errors);
@@ -99,7 +101,7 @@ fn is_all(list: &[String]) -> bool {
 }
 
 /// Checks that a list is not empty, and that `*` is its only item if present.
-fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: &FieldPath, errors: &mut FieldErrors) {
+fn check_list(list: &[String], field: &str, what: &str, needed: &str, path: &FieldPath, errors: &mut FieldErrors) {
     if list.is_empty() {
         errors.required(&path.child(field), needed);
     }
@@ -109,7 +111,7 @@ fn check_list(list: &[String], (field, what): (&str, &str), needed: &str, path: 
 }
 
 fn check_verbs(verbs: &[String], path: &FieldPath, errors: &mut FieldErrors) {
-    check_list(verbs, ("verbs", "verbs"), "verbs must contain at least one value", path, errors);
+    check_list(verbs, "verbs", "verbs", "verbs must contain at least one value", path, errors);
     if !is_all(verbs) && verbs.iter().any(|verb| !VERBS.contains(&verb.as_str())) {
         errors.unsupported(&path.child("verbs"), json!(verbs), VERBS);
     }
@@ -120,7 +122,7 @@ fn check_namespaces(namespaces: &[String], clusterwide: bool, path: &FieldPath, 
         return;
     }
     let needed = "resource rules that are not cluster scoped must supply at least one namespace";
-    check_list(namespaces, ("namespaces", "namespaces"), needed, path, errors);
+    check_list(namespaces, "namespaces", "namespaces", needed, path, errors);
     if is_all(namespaces) {
         return;
     }

@@ -23,7 +23,7 @@ pub fn validate_metadata(new: &Object, old: Option<&Object>, kind: &Kind) -> Vec
             check_change(new, old, &path, &mut errors);
         }
         None => {
-            check_new(new, (kind.name_rule, kind.namespaced), &path, &mut errors);
+            check_new(new, kind.name_rule, kind.namespaced, &path, &mut errors);
         }
     }
     if requires_finalizer_domain(kind) {
@@ -40,12 +40,7 @@ fn requires_finalizer_domain(kind: &Kind) -> bool {
 }
 
 /// Checks the metadata of a new object of any kind, which is at this path.
-pub fn check_new(
-    new: &Object,
-    (name_rule, is_namespaced): (NameRule, bool),
-    path: &FieldPath,
-    errors: &mut FieldErrors,
-) {
+pub fn check_new(new: &Object, name_rule: NameRule, is_namespaced: bool, path: &FieldPath, errors: &mut FieldErrors) {
     check_name(new, name_rule, path, errors);
     match (is_namespaced, new.namespace()) {
         (true, "") => errors.required(&path.child("namespace"), ""),

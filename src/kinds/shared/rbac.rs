@@ -80,7 +80,8 @@ pub fn check_rules(rules: &[PolicyRule], namespaced: bool, errors: &mut FieldErr
 
 /// Checks the role reference, which is immutable, and the subjects of a binding.
 pub fn check_binding(
-    (role, old): (&RoleRef, Option<&RoleRef>),
+    role: &RoleRef,
+    old: Option<&RoleRef>,
     subjects: Option<&[Subject]>,
     namespaced: bool,
     errors: &mut FieldErrors,

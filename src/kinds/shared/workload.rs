@@ -118,7 +118,8 @@ pub fn check_counts(counts: &[(&str, Option<i64>)], path: &FieldPath, errors: &m
 /// Checks that none of these counts of pods is greater than another count of the status.
 pub fn check_at_most(
     counts: &[(&str, Option<i32>)],
-    (most, limit): (i32, &str),
+    most: i32,
+    limit: &str,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -154,8 +155,8 @@ pub fn check_replica_status(all: i32, counts: [Option<i32>; 3], observed: Option
         ("readyReplicas", Some(ready)),
         ("availableReplicas", Some(available)),
     ];
-    check_at_most(&parts, (all, "status.replicas"), &path, errors);
-    check_at_most(&parts[2..], (ready, "readyReplicas"), &path, errors);
+    check_at_most(&parts, all, "status.replicas", &path, errors);
+    check_at_most(&parts[2..], ready, "readyReplicas", &path, errors);
 }
 
 /// Whether a number or percentage is zero.

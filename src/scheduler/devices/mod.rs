@@ -236,7 +236,7 @@ impl DeviceQuery {
             return Ok(Some(NodeAllocation::default()));
         }
         let pools = pools::pools_on_node(&self.slices, node);
-        let Some(chosen) = search::find_devices(&claims, (&pools, node), &self.taken)? else { return Ok(None) };
+        let Some(chosen) = search::find_devices(&claims, &pools, node, &self.taken)? else { return Ok(None) };
         let results = claims
             .iter()
             .zip(&chosen)

@@ -138,16 +138,16 @@ impl DevicePool {
 fn reaches(slice: &ResourceSliceSpec, node: &Row) -> bool {
     match slice.per_device_node_selection {
         Some(true) => slice.devices.iter().flatten().any(|device| device_reaches(device, node)),
-        _ => matches_node((&slice.node_name, slice.all_nodes, &slice.node_selector), node),
+        _ => matches_node(&slice.node_name, slice.all_nodes, &slice.node_selector, node),
     }
 }
 
 /// Whether a node can use a device of a slice whose devices have nodes of their own.
 pub fn device_reaches(device: &Device, node: &Row) -> bool {
-    matches_node((&device.node_name, device.all_nodes, &device.node_selector), node)
+    matches_node(&device.node_name, device.all_nodes, &device.node_selector, node)
 }
 
-fn matches_node((name, all, selector): (&Option<String>, Option<bool>, &Option<NodeSelector>), node: &Row) -> bool {
+fn matches_node(name: &Option<String>, all: Option<bool>, selector: &Option<NodeSelector>, node: &Row) -> bool {
     match (name.as_deref().filter(|name| !name.is_empty()), all, selector) {
         (Some(name), _, _) => *name == *node.key.name,
         (None, Some(true), _) => true,

@@ -83,7 +83,8 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
             admin_access: exact.admin_access,
             ..read_wanted(
                 world,
-                (claim, name),
+                claim,
+                name,
                 RequestFields {
                     class: &exact.device_class_name,
                     mode: exact.allocation_mode.as_deref(),
@@ -99,7 +100,8 @@ fn read_request(world: &World, claim: &str, request: &DeviceRequest) -> Result<V
         let name = format!("{}/{}", request.name, part.name);
         alternatives.push(read_wanted(
             world,
-            (claim, name),
+            claim,
+            name,
             RequestFields {
                 class: &part.device_class_name,
                 mode: part.allocation_mode.as_deref(),
@@ -126,11 +128,7 @@ struct RequestFields<'a> {
     capacity: Option<&'a CapacityRequirements>,
 }
 
-fn read_wanted(
-    world: &World,
-    (claim, name): (&str, String),
-    fields: RequestFields<'_>,
-) -> Result<WantedDevices, String> {
+fn read_wanted(world: &World, claim: &str, name: String, fields: RequestFields<'_>) -> Result<WantedDevices, String> {
     let class = world.find(devices::CLASSES, "", fields.class);
     let class = class.and_then(|class| DeviceClass::deserialize(&class.body().0).ok());
     let Some(class) = class.map(|class| class.spec) else {

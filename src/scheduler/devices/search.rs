@@ -77,7 +77,8 @@ struct Search<'a> {
 /// Returns devices of these pools for each claim; `None` where there are too few. The error says why a request cannot be decided.
 pub fn find_devices<'a>(
     claims: &'a [&'a ClaimRequests],
-    (pools, node): (&'a [DevicePool], &Row),
+    pools: &'a [DevicePool],
+    node: &Row,
     taken: &'a DevicesInUse,
 ) -> Result<Option<Vec<Vec<ChosenDevice<'a>>>>, SearchFailure> {
     let mut candidates = Vec::new();

@@ -9,7 +9,8 @@ use crate::world::{AffinityKind, AffinityStrength, Row, TopologyCounts, World};
 /// Scores of nodes, 0 to 100; empty when no preference applies.
 pub fn scores(
     world: &World,
-    (constraints, row): (&PodConstraints, &Row),
+    constraints: &PodConstraints,
+    row: &Row,
     profile: &SchedulerProfile,
     nodes: &[RankedNode],
 ) -> Vec<i64> {

@@ -10,12 +10,7 @@ use crate::world::{Row, World};
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Scores of nodes, 0 to 100. Empty when there are no constraints.
-pub fn scores(
-    world: &World,
-    (pod, row): (&Object, &Row),
-    profile: &SchedulerProfile,
-    nodes: &[RankedNode],
-) -> Vec<i64> {
+pub fn scores(world: &World, pod: &Object, row: &Row, profile: &SchedulerProfile, nodes: &[RankedNode]) -> Vec<i64> {
     let (soft, strict) = super::constraints(world, pod, row, profile, "ScheduleAnyway");
     if soft.is_empty() {
         return Vec::new();

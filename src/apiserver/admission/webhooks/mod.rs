@@ -118,7 +118,7 @@ pub fn validate(txn: &mut dyn Transaction, request: &mut AdmissionRequest<'_>) -
     for (index, hook) in hooks.enumerate() {
         let Some(version) = find_version(txn, hook, request)? else { continue };
         let invocation = Invocation { hook, version };
-        match ask(txn, &invocation, request, (false, format!("validating_{index}")))? {
+        match ask(txn, &invocation, request, false, format!("validating_{index}"))? {
             AskedHook::Called(outcome) => called.push((index, invocation, outcome)),
             AskedHook::Deferred => is_deferred = true,
             AskedHook::Unavailable => {}
@@ -208,7 +208,8 @@ fn ask(
     txn: &mut dyn Transaction,
     Invocation { hook, version }: &Invocation<'_>,
     request: &AdmissionRequest<'_>,
-    (is_mutating, place): (bool, String),
+    is_mutating: bool,
+    place: String,
 ) -> ApiResult<AskedHook> {
     if request.dry_run && !hook.is_silent {
         let text = format!("admission webhook {:?} does not support dry run", hook.name);
@@ -223,7 +224,7 @@ fn ask(
         }
     };
     let seen = SeenObjects::convert(txn, request, version)?;
-    let body = review::write_question(hook, request, (version, &seen), is_mutating);
+    let body = review::write_question(hook, request, version, &seen, is_mutating);
     let timeout = Duration::from_secs(hook.timeout);
     Ok(match txn.ask(WebhookQuestion { target, timeout, body, place }) {
         Asked::Answered(answer, uid) => AskedHook::Called(Called { url: endpoint.url, uid, answer }),
@@ -239,7 +240,7 @@ fn call(
     request: &AdmissionRequest<'_>,
     place: &str,
 ) -> ApiResult<Option<Verdict>> {
-    let Called { url, uid, answer } = match ask(txn, invocation, request, (true, place.to_owned()))? {
+    let Called { url, uid, answer } = match ask(txn, invocation, request, true, place.to_owned())? {
         AskedHook::Called(called) => called,
         AskedHook::Deferred => return Err(outside::missing_answer_error()),
         AskedHook::Unavailable => return Ok(None),

@@ -32,7 +32,8 @@ pub struct Verdict {
 pub fn write_question(
     hook: &Hook,
     request: &AdmissionRequest<'_>,
-    (version, seen): (&MatchedVersion, &SeenObjects<'_>),
+    version: &MatchedVersion,
+    seen: &SeenObjects<'_>,
     is_mutating: bool,
 ) -> Value {
     let (requested_version, requested_kind) = request.requested_kind();

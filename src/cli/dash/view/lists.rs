@@ -76,20 +76,14 @@ pub fn objects(frame: &mut Frame<'_>, model: &DashModel, palette: &Palette) {
     }
     for (line, place) in model.list.visible().enumerate() {
         let y = areas.body.y + line as u16;
-        object(frame, y, model, &model.rows()[place], (&columns, palette));
+        object(frame, y, model, &model.rows()[place], &columns, palette);
         if place == model.list.selected {
             frame.buffer_mut().set_style(Rect::new(areas.body.x, y, areas.body.width, 1), palette.selected);
         }
     }
 }
 
-fn object(
-    frame: &mut Frame<'_>,
-    y: u16,
-    model: &DashModel,
-    row: &TreeRow,
-    (columns, palette): (&ObjectColumns, &Palette),
-) {
+fn object(frame: &mut Frame<'_>, y: u16, model: &DashModel, row: &TreeRow, columns: &ObjectColumns, palette: &Palette) {
     let node = model.node(row);
     let mark = match row.is_open {
         Some(true) => "-",

@@ -49,7 +49,7 @@ struct Connections {
 
 impl Connections {
     /// Starts a connection, or returns its failure when the server has too many.
-    fn open(&mut self, (data, error): (u32, u32), port: u16) -> Result<(), Outgoing> {
+    fn open(&mut self, data: u32, error: u32, port: u16) -> Result<(), Outgoing> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             let why = format!("error forwarding port {port} to pod {}: too many open streams", self.target.pod);
             return Err(Outgoing::Failed { data, error, why });
@@ -57,7 +57,7 @@ impl Connections {
         let (input, from_client) = channel(MAX_BUFFERED_PIECES);
         let (target, to_client) = (self.target.clone(), self.to_client.clone());
         let task = self.tasks.spawn(async move {
-            carry(target, port, (data, error), from_client, to_client).await;
+            carry(target, port, data, error, from_client, to_client).await;
             drop(permit);
         });
         self.by_id.insert(data, ForwardedConnection { input: Some(input), task });
@@ -102,7 +102,7 @@ async fn forward(
         while let Some(event) = connections.held.is_none().then(|| events.pop_front()).flatten() {
             match event {
                 ForwardingEvent::Open { data, error, port } => {
-                    if let Err(failure) = connections.open((data, error), port) {
+                    if let Err(failure) = connections.open(data, error, port) {
                         send_all(socket, &codec, codec.encode(failure)?).await?;
                     }
                 }
@@ -164,7 +164,8 @@ async fn reserve(held: &Option<(Sender<Bytes>, Bytes)>) -> bool {
 async fn carry(
     target: PortTarget,
     port: u16,
-    (data, error): (u32, u32),
+    data: u32,
+    error: u32,
     mut from_client: Receiver<Bytes>,
     to_client: Sender<Outgoing>,
 ) {
